@@ -176,6 +176,12 @@ def _build_schema_event(stream: ConfiguredStream, *, with_keys: bool) -> SchemaE
     )
 
 
+def _find_row_identity(stream: ConfiguredStream) -> tuple[str, ...]:
+    """Return the properties of the primary key; none if one of them is inside an object."""
+    is_flat = all(len(path) == 1 for path in stream.primary_key)
+    return tuple(name for (name, *_) in stream.primary_key) if is_flat else ()
+
+
 def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) -> dict[_Path, str]:
     """Return the column names of primary key and cursor fields, by each field's path in the record.
 
@@ -208,4 +214,5 @@ def _build_stream_options(stream: ConfiguredStream) -> StreamOptions:
         least_version=stream.minimum_generation_id or None,
         sync_id=stream.sync_id,
         is_resumable=stream.is_resumable or stream.sync_mode == INCREMENTAL,
+        row_identity=_find_row_identity(stream),
     )

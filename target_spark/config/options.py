@@ -169,6 +169,7 @@ class StreamOptions:
         sync_id: Airbyte's id of the sync, which is stored in the metadata column of rows.
         is_resumable: True if the source continues a failed Airbyte sync at the last state, so that
             an overwrite keeps the rows that an earlier attempt of the sync has loaded.
+        row_identity: The properties that identify a row in such an overwrite; empty for all.
         on_schema_change: The policy for a schema that does not fit the stream's existing table.
     """
 
@@ -185,6 +186,7 @@ class StreamOptions:
     least_version: int | None = None
     sync_id: int | None = None
     is_resumable: bool | None = None
+    row_identity: tuple[str, ...] = ()
     on_schema_change: OnSchemaChange | None = None
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:

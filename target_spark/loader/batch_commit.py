@@ -650,7 +650,7 @@ class BatchWriter:
         """
         request, writer = attempt.request, self._delta_writer
         progress = self._tables[request.table.key]
-        if writer is None or progress.needs_spark or request.older_schemas:
+        if writer is None or progress.needs_spark or request.older_schemas or attempt.keeps_rows:
             return None
         try:
             batch = _read_if_small(request, table_schema, self._make_batch_metadata(request))
@@ -658,13 +658,12 @@ class BatchWriter:
             reason = str(error)
         else:
             small = SmallBatch.of(batch.table, table_schema)
-            mode = WriteMode.APPEND if attempt.keeps_rows else request.mode
-            if writer.takes_small_batch(spark, request.table, small, mode):
+            if writer.takes_small_batch(spark, request.table, small, request.mode):
                 keys = get_merge_keys(table_schema, request, self._stream_options(request.stream))
                 written = self._commit(
                     attempt,
                     lambda marker: writer.write_small_batch(
-                        spark, request.table, small, mode, keys, marker
+                        spark, request.table, small, request.mode, keys, marker
                     ),
                 )
                 return written.verify(request, Counts(batch.table.num_rows, batch.zoneless))
@@ -688,7 +687,7 @@ class BatchWriter:
         if frame is None:
             return None
         check_received_count(request, frame.counts.rows, 0)
-        reads_table = request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
+        reads_table = attempt.keeps_rows or request.mode in {WriteMode.UPSERT, WriteMode.SCD2}
         conf = {} if reads_table else find_small_commit_conf(spark)
         with spark_conf(spark, conf | ONE_FILE_CONF):
             written = self._commit_rows(
@@ -717,7 +716,7 @@ class BatchWriter:
             self._commit_rows, attempt, table_schema, rows=request.count, strict=True
         )
         try:
-            if self._evaluates_twice(spark, request):
+            if attempt.keeps_rows or self._evaluates_twice(spark, request):
                 with stage_frame(spark, self._staging_area, df) as rows:
                     check_received_count(request, frame.counts(all_good=True).rows, 0)
                     written = commit_rows(rows)

@@ -130,8 +130,8 @@ class CommitAttempt:
         bad: The rows that do not fit; None until they are known.
         prepared: The prepared commit. None before the first try, and after a try that is known to
             have committed nothing.
-        keeps_rows: True if the rows of an overwrite are added, because an earlier attempt of the
-            Airbyte sync has already replaced those of the table. None until it is known.
+        keeps_rows: True if an overwrite keeps the rows of the table, because an earlier attempt of
+            the Airbyte sync has loaded them. None until it is known.
     """
 
     request: CommitRequest

@@ -14,6 +14,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from target_spark.columns import (
     CDC_DELETED_AT,
     DELETED_AT,
@@ -60,6 +62,9 @@ logger = logging.getLogger(__name__)
 _PYAIRBYTE_NUMBER: Final = 1
 """The number that PyAirbyte sends as generation and as id of every sync, which identifies none."""
 
+_NEW: Final = "__target_spark_new"
+"""Prefix of copies of a batch's columns, which are compared with those of the table."""
+
 _KEPT: Final = (
     "Stream %s: the rows of table %s are kept, because an earlier attempt of this sync has loaded"
     " them"
@@ -90,7 +95,7 @@ def select_write_operation(
         rows: The number of rows in ``df``.
         has_unique_keys: True if ``df`` holds the rows in memory and no two have the same key. False
             if this is not known.
-        keeps_rows: True to add the rows of an overwrite without keys to those of the table.
+        keeps_rows: True to keep the rows of the table in an overwrite (see `keeps_rows_of_sync`).
     """
     table = request.table
     keys = get_merge_keys(table_schema, request, options)
@@ -103,10 +108,37 @@ def select_write_operation(
     if request.mode is WriteMode.OVERWRITE and keys.columns:
         newest = as_initial_rows(latest_by_key(df, keys), keys)
         return lambda marker: writer.replace(table, newest, marker)
+    if keeps_rows and request.batches:
+        all_rows = _add_kept_rows(writer, table, table_schema, df, options)
+        sorted_rows = sort_rows(all_rows, keys.sort_by)
+        return lambda marker: writer.replace(table, sorted_rows, marker)
     appends = keeps_rows or request.mode is WriteMode.APPEND
     write = writer.append if appends else writer.replace
     ordered = sort_rows(df.drop(ORDINAL), keys.sort_by)
     return lambda marker: write(table, ordered, marker, rows)
+
+
+def _add_kept_rows(
+    writer: Writer, table: Table, table_schema: TableSchema, df: DataFrame, options: StreamOptions
+) -> DataFrame:
+    """Return the rows of a batch and those rows of a table that the batch does not have.
+
+    Rows are the same if the properties ``options.row_identity`` are equal. A source that did not
+    get the last state of its stream sends all rows again, so that the table has most of them.
+    """
+    columns = table_schema.names_fed_by(options.row_identity) or tuple(
+        column.name
+        for column in table_schema.columns
+        if column.feed in {ColumnSource.PROPERTY, ColumnSource.WHOLE}
+    )
+    rows = df.drop(ORDINAL)
+    new = [F.col(quote(name)).alias(f"{_NEW}{number}") for number, name in enumerate(columns)]
+    same = [
+        F.col(quote(name)).eqNullSafe(F.col(f"{_NEW}{number}"))
+        for number, name in enumerate(columns)
+    ]
+    others = writer.rows(df.sparkSession, table).join(rows.select(*new), same, "left_anti")
+    return rows.unionByName(others.select(*map(quote, rows.columns)))
 
 
 def keeps_rows_of_sync(

@@ -345,17 +345,35 @@ def test_second_attempt_without_rows_keeps_those_of_the_first(
     assert warehouse.x() == {2: "b"}
 
 
+@pytest.mark.parametrize("identity", [("id",), ()])
 @pytest.mark.parametrize("generation, sync_id, kept", [(5, 7, True), (5, 8, False), (6, 7, False)])
-def test_second_attempt_of_a_resumable_stream_adds_to_the_rows_of_the_first(
-    warehouse: AirbyteWarehouse, generation: int, sync_id: int, *, kept: bool
+def test_second_attempt_of_a_resumable_stream_keeps_rows_of_the_first(
+    warehouse: AirbyteWarehouse,
+    generation: int,
+    sync_id: int,
+    identity: tuple[str, ...],
+    *,
+    kept: bool,
 ) -> None:
-    """The source continues after the last state; the rows before that state are not sent again."""
-    load = partial(warehouse.load, described(()), write_mode=WriteMode.OVERWRITE, is_resumable=True)
+    """The source continues after the last state, or sends all rows again if it was held back."""
+    load = partial(
+        warehouse.load,
+        described(()),
+        write_mode=WriteMode.OVERWRITE,
+        is_resumable=True,
+        row_identity=identity,
+    )
     load(rows(row(1, None, "a"), version=4), least_version=4, sync_id=6)
     load(rows(row(2, None, "b"), row(3, None, "c"), version=5), least_version=5, sync_id=7)
     assert warehouse.x() == {2: "b", 3: "c"}
-    load(rows(row(4, None, "d"), version=generation), least_version=generation, sync_id=sync_id)
-    assert warehouse.x() == ({2: "b", 3: "c", 4: "d"} if kept else {4: "d"})
+    again = rows(row(3, None, "c"), row(4, None, "d"), version=generation)
+    load(again, least_version=generation, sync_id=sync_id)
+    found = warehouse.tables.rows("s", "id", "x")
+    assert found == ([(2, "b"), (3, "c"), (4, "d")] if kept else [(3, "c"), (4, "d")])
+    if kept:
+        load(rows(row(4, None, "new"), version=5), least_version=5, sync_id=7)
+        newest = [(4, "new")] if identity else [(4, "d"), (4, "new")]
+        assert warehouse.tables.rows("s", "id", "x") == [(2, "b"), (3, "c"), *newest]
 
 
 @pytest.mark.thorough
