@@ -489,7 +489,8 @@ class BatchWriter:
             progress.prepared_columns = None
 
         operation = description or f"Table {table.name}"
-        with disk_full_context(f"table {table.name} ({table.key})", "Free space there"):
+        location = f"table {table.name} ({table.key})"
+        with disk_full_context(location, "Free space there", may_be_committed=True):
             try:
                 return retry_with_engine(
                     self._engine, step, operation, before_retry, self._stopping

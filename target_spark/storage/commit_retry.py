@@ -263,13 +263,17 @@ def raise_translated_error(operation: str, error: BaseException) -> None:
 
 
 @contextmanager
-def disk_full_context(location: str, remedy: str) -> Iterator[None]:
+def disk_full_context(
+    location: str, remedy: str, *, may_be_committed: bool = False
+) -> Iterator[None]:
     """Context manager: convert a disk-full error to a `DiskFullError` with location and remedy.
 
     Args:
         location: The data that did not fit and its folder, for the message, such as "uncommitted
             rows (/tmp)".
         remedy: An instruction for the message, such as "Free space there".
+        may_be_committed: True if the block makes commits, some of which may have succeeded before
+            the disk was full.
 
     Raises:
         DiskFullError: The block failed because a disk is full.
@@ -277,13 +281,15 @@ def disk_full_context(location: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        full = translate_disk_full(location, remedy, error)
+        full = translate_disk_full(location, remedy, error, may_be_committed=may_be_committed)
         if full is None:
             raise
         raise full from error
 
 
-def translate_disk_full(location: str, remedy: str, error: BaseException) -> DiskFullError | None:
+def translate_disk_full(
+    location: str, remedy: str, error: BaseException, *, may_be_committed: bool = False
+) -> DiskFullError | None:
     """Return a `DiskFullError` if ``error`` reports a full disk, else None.
 
     The message of the error contains ``location`` (the data and its folder) and ``remedy`` (an
@@ -291,9 +297,14 @@ def translate_disk_full(location: str, remedy: str, error: BaseException) -> Dis
     """
     if classify_failure(error) is not FailureKind.FULL:
         return None
+    effect = (
+        "The commit of this batch is not confirmed"
+        if may_be_committed
+        else "Nothing of this batch is committed"
+    )
     return DiskFullError(
-        f"No space is left for {location}: {_describe_full_disk(error)}. Nothing of this batch is"
-        f" committed, and no state that covers it is emitted. {remedy}, and start again."
+        f"No space is left for {location}: {_describe_full_disk(error)}. {effect}, and no state"
+        f" that covers it is emitted. {remedy}, and start again."
     )
 
 

@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from target_spark.columns import ColumnOptions, schema_from_json_schema
 from target_spark.config import settings
 from target_spark.config.options import WriteMode
+from target_spark.errors import DiskFullError
 from target_spark.frames.arrow_conversion import ArrowConverter, arrow_schema
 from target_spark.loader import batch_commit
 from target_spark.storage.uris import to_spark_uri
@@ -481,6 +482,25 @@ def test_commit_whose_response_was_lost_is_not_repeated(
         new, shared = record("a", id=number), record("a", id=7)
         assert by_delta_rs.load(described, new, shared, state(number), write_mode=mode) == [number]
     assert len(by_delta_rs.rows("a", "id")) == (4 if mode == "upsert" else 6)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("no_spark")
+def test_disk_that_is_full_after_a_commit_is_not_said_to_have_prevented_it(
+    by_delta_rs: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is full when deltalake writes the checkpoint that follows the commit."""
+    real = delta_writer.commit_files
+
+    def commit(*args: Any, **named: Any) -> bool:
+        real(*args, **named)
+        raise DeltaError("Unable to copy data to file: No space left on device (os error 28)")
+
+    monkeypatch.setattr(delta_writer, "commit_files", commit)
+    with pytest.raises(DiskFullError, match=r"table a \(.*commit of this batch is not confirmed"):
+        by_delta_rs.load(schema("a", ID_AND_NAME), record("a", id=1), state(1))
+    assert by_delta_rs.states == []
+    assert by_delta_rs.rows("a", "id") == [(1,)]
 
 
 @pytest.mark.every_nth_case(2)
