@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -488,6 +488,10 @@ class IcebergWriter:
             is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
             if fault in _MAY_BE_REPLACED and not is_ours:
                 self._check_same(spark, table)
+            if fault is FailureKind.CONFLICT and not is_ours:
+                # Also if no retry follows, so that the table stays readable.
+                with suppress(Exception):
+                    self._roll_back_batch(spark, table, commit)
             raise
         state.newest = state.acknowledged = marker
         state.snapshot = state.seen = snapshot.id

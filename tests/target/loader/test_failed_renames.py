@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from target_spark.errors import CommitLostError
+from target_spark.errors import CommitLostError, StorageError
 from target_spark.storage import commit_retry
 from target_spark.storage.commit_retry import FailureKind, classify_failure, retry_transient
 from target_spark.tables.table import CommitStats, Table, TableLayout
@@ -62,6 +62,21 @@ def test_batch_whose_commit_rename_fails_is_stored_once(
     kept = [(1, "a", 1)] if before == "rows" else []
     assert content(spark, table) == [*kept, (2, "b", 2), (3, "c", 3)]
     assert [each.marker for each in line(spark, table)].count(marker(2)) == 1
+
+
+def test_table_is_readable_after_a_run_whose_renames_all_fail_after_their_effect(
+    spark: SparkSession, hdfs: FileSystem
+) -> None:
+    table, writer = Table(f"{hdfs.address}/tables/people", "people"), IcebergWriter()
+    writer.create(spark, table, LAYOUT, TableLayout())
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    hdfs.faults = ["after"] * 1000
+    with pytest.raises(StorageError, match=r"Tried 5 times.*Start again when"):
+        retry_transient(lambda: STEPS["upsert"](writer, spark, table), "people")
+    hdfs.faults.clear()
+    assert content(spark, table) == [(1, "a", 1)]
+    STEPS["upsert"](IcebergWriter(), spark, table)
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
 def test_commit_without_its_files_below_a_newer_commit_is_an_error(
