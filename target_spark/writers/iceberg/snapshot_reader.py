@@ -56,6 +56,7 @@ _READS: Final = 20
 """Maximum number of times that the snapshots of a catalog table are read."""
 _ISOLATION = "write.merge.isolation-level"
 _SERIALIZABLE = "serializable"
+_ACCEPT_ANY = "write.spark.accept-any-schema"
 _DISTRIBUTION_CONF: Final = "spark.sql.iceberg.distribution-mode"
 
 
@@ -160,9 +161,16 @@ def prepare_merge(spark: SparkSession, ref: str) -> Mapping[str, str]:
 
     Raises:
         TableError: The isolation level is not ``serializable``, so that the MERGE would succeed and
-            a key could be in the table twice.
+            a key could be in the table twice. Or the table accepts any schema, and Spark then
+            supports no MERGE.
     """
     properties = get_table_properties(spark, ref)
+    if properties.get(_ACCEPT_ANY, "false").lower() == "true":
+        raise TableError(
+            f"Table {ref} has the property {_ACCEPT_ANY} = 'true', with which Spark can only append"
+            " or overwrite rows. Nothing was written. Remove the property; target-spark adds"
+            " columns without it."
+        )
     level = properties.get(_ISOLATION, _SERIALIZABLE)
     if level.lower() != _SERIALIZABLE:
         raise TableError(

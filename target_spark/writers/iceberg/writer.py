@@ -379,7 +379,8 @@ class IcebergWriter:
         if is_unfinished:
             self._check_same(spark, table)
             ref = resolve_table(spark, table).ref
-            spark.sql(build_conversion_sql(ref, commit.run_started * 1000, deleted))
+            with spark_conf(spark, prepare_merge(spark, ref)):
+                spark.sql(build_conversion_sql(ref, commit.run_started * 1000, deleted))
         state.is_converted = True
 
     # Commits

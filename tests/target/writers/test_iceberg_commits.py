@@ -305,6 +305,20 @@ def test_table_with_snapshot_isolation_for_merges_is_rejected(
     assert (2, "ours", 2) not in content(spark, table)
 
 
+def test_upsert_into_a_table_that_accepts_any_schema_is_rejected(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With the property, Spark does not resolve the columns of a MERGE."""
+    table = Table(str(tmp_path / "people"), "people")
+    accepting = TableLayout(properties=(("write.spark.accept-any-schema", "true"),))
+    writer = made(spark, table, accepting)
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    with pytest.raises(TableError, match=r"accept-any-schema = 'true'.*Remove the property"):
+        writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2))
+    writer.append(table, rows(spark, (2, "b", 1)), marker(2))
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 1)]
+
+
 # --------------------------------------------------------------------------------- counts
 
 
