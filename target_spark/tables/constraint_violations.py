@@ -1,13 +1,13 @@
-"""Detection of table constraints that a batch violates, from the text of Spark's error.
+"""Detection of table rules that a batch violates, such as constraints, from Spark's error text.
 
 After a NOT NULL violation the loader makes the column nullable. Any other violation ends the run
-with an error that names the constraint, but contains no values of rows.
+with an error that names the rule, but contains no values of rows.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from target_spark.errors import TableError
 from target_spark.tables.table import Table
@@ -26,13 +26,75 @@ _NULL: Final = re.compile(
     re.DOTALL,
 )
 
-_CHECK: Final = re.compile(
-    r"\[(?:DELTA_VIOLATE_CONSTRAINT_WITH_VALUES|CHECK_CONSTRAINT_VIOLATION)\]"
-    r" (?:CHECK constraint )?(?P<name>\S+) (?P<rule>.+?) violated by row with values"
-)
-_LENGTH: Final = re.compile(
-    r"\[(?:DELTA_EXCEED_CHAR_VARCHAR_LIMIT|EXCEED_LIMIT_LENGTH)\].*?(?:Failed check: (.+?)[.]\s|$)",
-    re.DOTALL,
+
+class _Rule(NamedTuple):
+    """A rule of a table that a batch may violate.
+
+    Attributes:
+        error: The pattern of the error. Its groups are inserted into ``fault``.
+        fault: A description of the rule and the violation.
+        remedy: An instruction for the user.
+    """
+
+    error: re.Pattern[str]
+    fault: str
+    remedy: str
+
+
+_RULES: Final = (
+    _Rule(
+        re.compile(
+            r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint Generated Column"
+            r" (?P<open>\()?(?P<rule>.+?)(?(open)\)) violated by row with values"
+        ),
+        "has a generated column with the rule ({rule}), which a row of this batch violates",
+        "Fix the rows at their source, or remove the property in a stream map, so that Delta"
+        " computes its values",
+    ),
+    _Rule(
+        re.compile(
+            r"\[(?:DELTA_VIOLATE_CONSTRAINT_WITH_VALUES|CHECK_CONSTRAINT_VIOLATION)\]"
+            r" (?:CHECK constraint )?(?P<name>\S+) (?P<open>\()?(?P<rule>.+?)(?(open)\))"
+            r" violated by row with values"
+        ),
+        "has the constraint {name} ({rule}), which a row of this batch violates",
+        "Fix the rows at their source or in a stream map, or drop the constraint"
+        " (ALTER TABLE ... DROP CONSTRAINT)",
+    ),
+    _Rule(
+        re.compile(
+            r"\[DELTA_EXCEED_CHAR_VARCHAR_LIMIT\].*?Failed check: (?P<rule>.+?)[.]\s", re.DOTALL
+        ),
+        "has text of a limited length ({rule}), which a row of this batch exceeds",
+        "Change the column to type string",
+    ),
+    _Rule(
+        re.compile(r"\[(?:DELTA_EXCEED_CHAR_VARCHAR_LIMIT|EXCEED_LIMIT_LENGTH)\]"),
+        "has text of a limited length, which a row of this batch exceeds",
+        "Change the column to type string",
+    ),
+    _Rule(
+        re.compile(r"\[DELTA_CANNOT_MODIFY_APPEND_ONLY\]"),
+        "has the property delta.appendOnly, and this batch would change or remove rows",
+        "Set write_mode to append, or set the property to false (ALTER TABLE ... SET"
+        " TBLPROPERTIES)",
+    ),
+    _Rule(
+        re.compile(
+            r"\[DELTA_IDENTITY_COLUMNS_\w+_NOT_SUPPORTED\] .*IDENTITY column (?P<name>.+?) is not"
+        ),
+        "has the identity column {name}: Delta generates its values, and does not accept those of"
+        " this batch",
+        "Rename or remove the property in a stream map, or create the table with an ordinary"
+        " column; an identity column cannot be a key of the stream",
+    ),
+    _Rule(
+        re.compile(r"Cannot add field (?P<name>.+?) as an identifier field: not a required field"),
+        "must get a nullable column for this batch, and the identifier field {name} cannot be"
+        " nullable",
+        "Fix the rows at their source or in a stream map, or drop the identifier field"
+        " (ALTER TABLE ... DROP IDENTIFIER FIELDS)",
+    ),
 )
 
 
@@ -42,31 +104,23 @@ def is_not_null_violation(text: str) -> bool:
 
 
 def check_constraint_violation(table: Table, error: BaseException) -> None:
-    """Raise a TableError if Spark's error was caused by a row that violates a table constraint.
+    """Raise a TableError if the error means that a batch violates a rule of its table.
 
-    CHECK constraints and the lengths of char and varchar columns are detected. Any other error is
-    ignored.
+    CHECK constraints, generated columns, identity columns, the lengths of char and varchar columns,
+    append-only tables and Iceberg's identifier fields are detected. Any other error is ignored.
 
     Args:
         table: The table, which is named in the message.
         error: The exception that Spark raised.
 
     Raises:
-        TableError: A row violates a constraint of the table.
+        TableError: The batch violates a rule of the table.
     """
     text = str(error)
-    if match := _CHECK.search(text):
-        rule = match["rule"] if match["rule"].startswith("(") else f"({match['rule']})"
-        raise TableError(
-            f"Table {table.name} ({table.key}) has the constraint {match['name']} {rule}, which a"
-            " row of this batch violates, so nothing of the batch was written and no state that"
-            " covers it is emitted. Fix the rows at their source or in a stream map, or drop"
-            " the constraint (ALTER TABLE ... DROP CONSTRAINT), and start again."
-        ) from error
-    if match := _LENGTH.search(text):
-        rule = f" ({match[1]})" if match[1] else ""
-        raise TableError(
-            f"Table {table.name} ({table.key}) has text of a limited length{rule}, which a row"
-            " of this batch exceeds; nothing of the batch was written and no state that covers"
-            " it is emitted. Change the column to type string, and start again."
-        ) from error
+    for rule in _RULES:
+        if match := rule.error.search(text):
+            fault = rule.fault.format(**match.groupdict())
+            raise TableError(
+                f"Table {table.name} ({table.key}) {fault}. Nothing of the batch was written to it,"
+                f" and no state that covers it is emitted. {rule.remedy}, and start again."
+            ) from error

@@ -242,6 +242,52 @@ def test_violated_constraint_is_named_without_values(delta: ChangedWarehouse, mo
     assert (2, "c@d") in delta.rows("t")
 
 
+def test_changes_of_an_append_only_table_are_an_error(delta: ChangedWarehouse) -> None:
+    wanted = schema("t", {**ID, "a": TEXT}, "id")
+    delta.load(wanted, record("t", id=1, a="x"))
+    delta.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
+    with pytest.raises(TableError, match=r"^Table t \(.*property delta\.appendOnly.*write_mode to"):
+        delta.load(wanted, record("t", id=1, a="y"), state(1))
+    assert delta.load(wanted, record("t", id=2, a="y"), state(1), write_mode="append") == [1]
+
+
+@pytest.mark.parametrize("kind", ["ALWAYS", "BY DEFAULT"])
+def test_identity_column_as_key_is_an_error(delta: ChangedWarehouse, kind: str) -> None:
+    delta.sql(
+        "t", f"CREATE TABLE {{t}} (id bigint GENERATED {kind} AS IDENTITY, a string) USING delta"
+    )
+    delta.sql("t", "INSERT INTO {t} (a) VALUES ('theirs')")
+    with pytest.raises(
+        TableError, match=r"^Table t \(.*has the identity column id: .*cannot be a key"
+    ):
+        delta.load(schema("t", {**ID, "a": TEXT}, "id"), record("t", id=1, a="x"), state(1))
+    assert delta.states == []
+    assert delta.rows("t", "a") == [("theirs",)]
+
+
+def test_first_versions_in_a_table_that_accepts_any_schema_are_an_error(
+    spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> None:
+    iceberg = ChangedWarehouse(spark_session, spark, tmp_path / "tables", "iceberg")
+    iceberg.sql("t", "CREATE TABLE {t} (id bigint) USING iceberg")
+    iceberg.sql("t", "INSERT INTO {t} VALUES (1)")
+    iceberg.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('write.spark.accept-any-schema' = 'true')")
+    with pytest.raises(TableError, match=r"accept-any-schema = 'true'.*Remove the property"):
+        iceberg.load(schema("t", ID, "id"), record("t", id=2), state(1), write_mode="scd2")
+
+
+def test_null_in_an_identifier_field_of_iceberg_is_an_error(
+    spark_session: Session, spark: SparkSession, tmp_path: Path
+) -> None:
+    iceberg = ChangedWarehouse(spark_session, spark, tmp_path / "tables", "iceberg")
+    iceberg.sql("t", "CREATE TABLE {t} (id bigint, a string NOT NULL) USING iceberg")
+    iceberg.sql("t", "ALTER TABLE {t} SET IDENTIFIER FIELDS a")
+    wanted = schema("t", {**ID, "a": TEXT}, "id")
+    with pytest.raises(TableError, match=r"^Table t \(.*the identifier field a cannot be nullable"):
+        iceberg.load(wanted, record("t", id=1), state(1))
+    assert iceberg.load(wanted, record("t", id=1, a="x"), state(1)) == [1]
+
+
 def test_varchar_and_char_columns_become_string(delta: ChangedWarehouse) -> None:
     delta.sql(
         "t", "CREATE TABLE {t} (id bigint, a varchar(3), b char(3), n varchar(2)) USING delta"

@@ -64,9 +64,58 @@ def test_violated_check_constraint_is_named_without_the_row(written: str):
         f"[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint {written} violated by row with"
         " values:\n - id : -1\n\tat org.apache"
     )
-    with pytest.raises(TableError, match=r"constraint pos \(id > 0\)") as raised:
+    with pytest.raises(TableError, match=r"constraint pos \(id > 0\), which") as raised:
         check_constraint_violation(TABLE, RuntimeError(text))
     assert "-1" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        (
+            (
+                "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint Generated Column (id <=>"
+                " CAST(u AS BIGINT)) violated by row with values:\n - id : 2"
+            ),
+            "a generated column with the rule (id <=> CAST(u AS BIGINT)), which",
+        ),
+        (
+            (
+                "[DELTA_CANNOT_MODIFY_APPEND_ONLY] This table is configured to only allow appends."
+                " If you would like to permit updates or deletes, use 'ALTER TABLE null SET"
+                " TBLPROPERTIES (delta.appendOnly=false)'."
+            ),
+            "has the property delta.appendOnly",
+        ),
+        (
+            (
+                "[DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED] UPDATE on IDENTITY column id is not"
+                " supported."
+            ),
+            "has the identity column id:",
+        ),
+        (
+            (
+                "[DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED] Providing values for"
+                " GENERATED ALWAYS AS IDENTITY column id is not supported."
+            ),
+            "has the identity column id:",
+        ),
+        (
+            (
+                "Unsupported table change: Cannot add field name as an identifier field: not a"
+                " required field"
+            ),
+            "the identifier field name cannot be nullable",
+        ),
+    ],
+)
+def test_violated_rule_names_the_table_and_the_remedy(text: str, words: str):
+    with pytest.raises(TableError) as raised:
+        check_constraint_violation(TABLE, RuntimeError(text))
+    assert str(raised.value).startswith("Table t (/lake/t) ")
+    assert words in str(raised.value)
+    assert "null SET" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
