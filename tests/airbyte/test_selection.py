@@ -92,6 +92,7 @@ def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
         "name": "people",
         "supported_sync_modes": ["full_refresh", "incremental"],
         "is_resumable": False,
+        "is_file_based": False,
         "source_defined_cursor": True,
         "default_cursor_field": ["at"],
         "source_defined_primary_key": [["id"]],
@@ -105,6 +106,7 @@ def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
         },
         "supported_sync_modes": ["full_refresh"],
         "is_resumable": False,
+        "is_file_based": False,
     }
 
 

@@ -85,6 +85,7 @@ def _describe_stream(stream: SyncStream) -> dict[str, Any]:
         "supported_sync_modes": [FULL_REFRESH],
         # Airbyte would keep the rows of a failed full refresh, which a second attempt sends again.
         "is_resumable": False,
+        "is_file_based": False,
     }
     if identifier.namespace is not None:
         discovered["namespace"] = identifier.namespace
