@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -42,18 +43,23 @@ class RefreshTokens:
         self._latest.update(dict.fromkeys((*earlier, used), token))
         self._latest.pop(token, None)  # a token that the server issues again is valid again
 
-    def with_latest_tokens(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def with_latest_tokens(
+        self, settings: Mapping[str, Any], names: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Return a copy of a tap's settings in which the latest tokens replace used refresh tokens.
 
-        Refresh tokens in nested settings (inside objects) are replaced too.
+        Refresh tokens in nested settings (inside objects) are replaced too. ``names`` are further
+        names of settings that may contain refresh tokens.
         """
-        return {name: self._with_latest_token(name, value) for name, value in settings.items()}
+        return {
+            name: self._with_latest_token(name, value, names) for name, value in settings.items()
+        }
 
-    def _with_latest_token(self, name: str, value: Any) -> Any:
+    def _with_latest_token(self, name: str, value: Any, names: Collection[str]) -> Any:
         """Return the value of the setting ``name`` with outdated refresh tokens replaced."""
         if isinstance(value, Mapping):
-            return self.with_latest_tokens(value)
-        if isinstance(value, str) and is_refresh_token_name(name):
+            return self.with_latest_tokens(value, names)
+        if isinstance(value, str) and (name in names or is_refresh_token_name(name)):
             return self.get_latest(value)
         return value
 
@@ -68,7 +74,7 @@ class RefreshTokens:
         """
         listener = getattr(tap, "config_listener", None)
         if callable(listener):
-            listener(self.with_latest_tokens)
+            listener(partial(self.with_latest_tokens, names=names))
         file = getattr(tap, "config_file", None)
         if isinstance(file, (str, os.PathLike)):
             used = [old for old, latest in self._latest.items() if latest == token]

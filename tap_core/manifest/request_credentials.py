@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode
 
@@ -22,6 +23,7 @@ from tap_core.authenticators import APIAuthenticatorBase, OAuthAuthenticator
 from tap_core.authenticators.oauth import refresh_margin_seconds
 from tap_core.authenticators.refresh_tokens import get_refresh_tokens
 from tap_core.authenticators.token_endpoint import (
+    AccessTokenError,
     TokenFieldNames,
     TokenRequest,
     TokenResponse,
@@ -37,10 +39,14 @@ from tap_core.singerlib.json import replace_path
 if TYPE_CHECKING:
     from tap_core.incremental.request_options import RequestOption
 
-__all__ = ["CachedToken", "ExpiringToken", "InjectedCredential", "parse_expiry"]
+__all__ = ["CachedToken", "ExpiringToken", "InjectedCredential", "TokenRefusals", "parse_expiry"]
 
 _DEFAULT_LIFETIME = 3600
 """Lifetime in seconds assumed for an OAuth token if the server sends none."""
+_LONGEST_LIFETIME = 100 * 365 * 86_400
+"""Maximum lifetime of an OAuth token in seconds; an expiry far beyond it is no valid datetime."""
+_AMBIGUOUS_STATUSES = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+"""Statuses that may mean wrong credentials, or a request that the endpoint does not accept."""
 
 
 def parse_expiry(value: Any, format: str | None = None) -> datetime | None:
@@ -175,6 +181,27 @@ class ExpiringToken:
             register_secrets(self, Secrets.from_values([token]))
 
 
+@dataclass(frozen=True)
+class TokenRefusals:
+    """Error responses of a token endpoint that show an unusable refresh token.
+
+    The status is one of ``status_codes``, and the field ``key`` of the JSON body is in ``values``.
+    """
+
+    status_codes: frozenset[int] = frozenset({400})
+    key: str = "error"
+    values: frozenset[str] = frozenset({"invalid_grant", "invalid_permissions"})
+
+    def contains(self, status: int | None, content: str) -> bool:
+        """Return True if a response with this status and body is one of these."""
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError):
+            return False
+        value = document.get(self.key) if isinstance(document, dict) else None
+        return status in self.status_codes and isinstance(value, str) and value in self.values
+
+
 class CachedToken(OAuthAuthenticator):
     """OAuth authenticator with the request and response fields that a manifest declares.
 
@@ -188,7 +215,10 @@ class CachedToken(OAuthAuthenticator):
         known: Token of an earlier run with its expiry; None if there is none.
         keep_in: Config paths at which the access token, its expiry and the refresh token are
             stored; None stores only a refresh token that replaces one in the config.
+        refresh_token_settings: Names of the settings that contain the refresh token, if they do
+            not contain ``refresh_token``.
         client_secret: Client secret, which is removed from messages.
+        refusals: Error responses that are a ``config_error``; others are a ``system_error``.
     """
 
     def __init__(
@@ -202,7 +232,9 @@ class CachedToken(OAuthAuthenticator):
         end_format: str | None,
         known: tuple[str, datetime | None] | None,
         keep_in: tuple[Sequence[str], Sequence[str], Sequence[str]] | None,
+        refresh_token_settings: Collection[str],
         client_secret: str | None,
+        refusals: TokenRefusals,
     ) -> None:
         super().__init__(
             auth_endpoint=endpoint,
@@ -215,8 +247,9 @@ class CachedToken(OAuthAuthenticator):
         self._in_query = in_query
         self._end_format = end_format
         self._keep_in = keep_in
-        if keep_in is not None:
-            self._refresh_token_settings = {str(key) for key in keep_in[2][-1:]}
+        self._refusals = refusals
+        self._failure_type: str | None = None
+        self._refresh_token_settings = refresh_token_settings
         self._is_fixed = endpoint is None and known is not None
         if known is not None:
             self._restore_token(*known)
@@ -248,13 +281,51 @@ class CachedToken(OAuthAuthenticator):
         url = f"{request.url}{separator}{urlencode(fields, doseq=True)}"
         return replace(request, url=url, payload=None)
 
+    def _request_token(self, payload: Any) -> TokenResponse:
+        self._failure_type = None
+        try:
+            return super()._request_token(payload)
+        except AccessTokenError as error:
+            error.failure_type = self._failure_type
+            raise
+
+    def handle_error(self, *, content: str, status_code: int | None) -> None:
+        """Log an error response of the token endpoint, and determine its failure type."""
+        super().handle_error(content=content, status_code=status_code)
+        if self._refusals.contains(status_code, content):
+            self._failure_type = "config_error"
+        elif status_code in _AMBIGUOUS_STATUSES:
+            self._failure_type = "system_error"
+
     def _lifetime(self, token: TokenResponse) -> int | None:
-        if not self._end_format or token.expires_in is None:
-            return super()._lifetime(token)
-        ends_at = parse_expiry(token.expires_in, self._end_format)
-        if ends_at is None:
+        """Return the lifetime in a token response in seconds, at least 1; None if it is missing.
+
+        Raises:
+            AccessTokenError: The lifetime is invalid.
+        """
+        if token.expires_in is None:
             return None
-        return max(1, int((ends_at - token.sent_at).total_seconds()))
+        if self._end_format:
+            ends_at = parse_expiry(token.expires_in, self._end_format)
+            seconds = None if ends_at is None else int((ends_at - token.sent_at).total_seconds())
+        else:
+            seconds = super()._lifetime(token)
+        if seconds is None or seconds > _LONGEST_LIFETIME:
+            raise self._make_lifetime_error()
+        return max(1, seconds)
+
+    def _make_lifetime_error(self) -> AccessTokenError:
+        expected = (
+            f"a datetime in the `token_expiry_date_format` {self._end_format}"
+            if self._end_format
+            else "a number of seconds: set `token_expiry_date_format` if it is a datetime"
+        )
+        error = AccessTokenError(
+            f"The lifetime of the access token, '{self.token_names.expires_in}' in the response of"
+            f" the `token_refresh_endpoint`, is not {expected}."
+        )
+        error.failure_type = "system_error"
+        return error
 
     def _store_access_token(self, token: TokenResponse) -> None:
         super()._store_access_token(token)

@@ -18,6 +18,7 @@ from tap_core.manifest.dpath import make_getter
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Authenticator
 from tap_core.parsing.datetimes import utc_now
+from tap_core.protocols.error_classification import failure_type as classify
 from tap_core.singerlib.json import replace_path
 from tests.authenticators.logins import Stream
 from tests.http.server import Reply, serving
@@ -255,12 +256,32 @@ def test_token_expiry_can_be_a_date(server, hours, asked):
     assert len(server.asked) == asked
 
 
-def test_invalid_token_expiry_date_uses_the_default_lifetime(server):
-    server.answers(Reply({"access_token": "t", "expires_in": "soon"}))
-    more = f"{CLIENT}\ntoken_expiry_date_format: '%Y-%m-%d'"
-    auth = made(OAUTH + more, Authenticator, url=server.url, **SETTINGS).auth(Sender())
-    auth(requests.Request("GET", "http://api").prepare())
-    assert auth.expires_in == 3600
+@pytest.mark.parametrize(
+    ("more", "lifetime", "message"),
+    [
+        ("", "soon", "'expires_in' in the .* is not a number of seconds: set `token_expiry"),
+        ("", "nan", "is not a number of seconds"),
+        ("", [3600], "is not a number of seconds"),
+        ("", 1e30, "is not a number of seconds"),
+        ("expires_in_name: until", "2999-01-01T00:00:00Z", "'until' in .* is not a number"),
+        ("token_expiry_date_format: '%Y-%m-%d'", "soon", "`token_expiry_date_format` %Y-%m-%d"),
+    ],
+)
+def test_unusable_token_lifetime_is_an_error(server, more, lifetime, message):
+    server.answers(Reply({"access_token": "t", "expires_in": lifetime, "until": lifetime}))
+    with pytest.raises(AccessTokenError, match=message) as error:
+        signed(f"{OAUTH}{CLIENT}\n{more}", url=server.url, **SETTINGS)
+    assert error.value.failure_type == "system_error"
+
+
+@pytest.mark.parametrize("lifetime", [0, -5, "0"])
+def test_token_that_has_expired_is_used_for_one_request(server, lifetime):
+    server.answers(Reply({"access_token": "t", "expires_in": lifetime}))
+    auth = made(OAUTH + CLIENT, Authenticator, url=server.url, **SETTINGS).auth(Sender())
+    for _ in range(2):
+        auth(requests.Request("GET", "http://api").prepare())
+        auth.last_refreshed -= timedelta(seconds=2)
+    assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize(
@@ -349,6 +370,28 @@ def test_new_refresh_token_is_stored_at_its_config_path(server, tmp_path, path, 
     assert written == (replace_path(settings, path, "r1") if is_set else settings)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "stored"),
+    [
+        ("renewal", {"renewal": "r0", "other": "x"}, {"renewal": "r1", "other": "x"}),
+        ("login.key", {"login": {"key": "r0"}}, {"login": {"key": "r1"}}),
+        ("refresh_token", {"refresh_token": "r0", "a": "r0"}, {"refresh_token": "r1", "a": "r0"}),
+    ],
+)
+def test_new_refresh_token_is_stored_without_an_updater(server, tmp_path, name, settings, stored):
+    """The new token replaces the used one, whatever the name of its setting."""
+    server.answers(Reply({"access_token": "t1", "expires_in": 3600, "refresh_token": "r1"}))
+    tap = Tap({"url": server.url, "id": "me", "secret": "s", **settings})
+    tap.config_file = tmp_path / "config.json"
+    tap.config_file.write_text(json.dumps(tap.settings), encoding="utf-8")
+    text = f"{OAUTH}refresh_token: '{{{{ config.{name} }}}}'"
+    auth = made(text, Authenticator, **tap.settings).auth(Sender())
+    auth.attach(Stream(_tap=tap))
+    auth(requests.Request("GET", "http://api").prepare())
+    assert tap.settings.items() >= stored.items()
+    assert json.loads(tap.config_file.read_text(encoding="utf-8")) == tap.settings
+
+
 def test_token_request_uses_the_newest_refresh_token(server):
     server.answers(
         Reply({"access_token": "t1", "rt": "r1"}), Reply({"access_token": "t2", "rt": "r2"})
@@ -365,6 +408,51 @@ def test_refused_token_request_names_the_reason_without_secrets(server):
     with pytest.raises(AccessTokenError, match="invalid_grant") as error:
         signed(f"{OAUTH}refresh_token: '{{{{ config.token }}}}'", url=server.url, **SETTINGS)
     assert "s3cret" not in str(error.value)
+
+
+REFUSALS = (
+    "refresh_token_error_status_codes: [401, 404]\nrefresh_token_error_key: code\n"
+    "refresh_token_error_values: [expired]"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "body", "failure_type"),
+    [
+        ("", 400, {"error": "invalid_grant"}, "config_error"),
+        ("", 400, {"error": "invalid_permissions"}, "config_error"),
+        ("", 400, {"error": "invalid_client"}, "system_error"),
+        ("", 400, ["invalid_grant"], "system_error"),
+        ("", 400, "invalid_grant", "system_error"),
+        ("", 401, {"error": "invalid_grant"}, "system_error"),
+        (REFUSALS, 401, {"code": "expired"}, "config_error"),
+        (REFUSALS, 404, {"code": "expired"}, "config_error"),
+        (REFUSALS, 401, {"code": "other"}, "system_error"),
+        (REFUSALS, 400, {"error": "invalid_grant"}, "system_error"),
+        (
+            "refresh_token_error_status_codes: [400]",
+            400,
+            {"error": "invalid_grant"},
+            "system_error",
+        ),
+        ("refresh_token_error_values: []", 400, {"error": "invalid_grant"}, "config_error"),
+        (f"refresh_token_updater: {{{REFUSALS}}}", 401, {"code": "expired"}, "config_error"),
+    ],
+)
+def test_refused_token_request_has_the_failure_type_of_airbyte_cdk(
+    server, more, status, body, failure_type
+):
+    server.answers(Reply(body, status))
+    more = more.replace("\n", ", ") if "{" in more else more
+    with pytest.raises(AccessTokenError) as error:
+        signed(f"{OAUTH}refresh_token: r0\n{more}", url=server.url, **SETTINGS)
+    assert classify(error.value) == failure_type
+
+
+def test_refused_refresh_tokens_are_declared_once():
+    more = f"{REFUSALS}\nrefresh_token_updater: {{refresh_token_error_key: code}}"
+    with pytest.raises(ManifestError, match="remove those in the updater"):
+        made(f"{OAUTH}refresh_token: r0\n{more}", Authenticator, url="http://api", **SETTINGS)
 
 
 def test_missing_client_id_is_an_error(server):

@@ -26,6 +26,7 @@ from tap_core.authenticators import (
 )
 from tap_core.authenticators.jwt import load_private_key, sign_jwt
 from tap_core.authenticators.token_endpoint import TokenFieldNames
+from tap_core.authenticators.token_storage import is_refresh_token_name
 from tap_core.exceptions import FatalAPIError
 from tap_core.http.request import Auth, HTTPRequest, build_body_arguments
 from tap_core.http.response import parse_json
@@ -47,6 +48,7 @@ from tap_core.manifest.request_credentials import (
     CachedToken,
     ExpiringToken,
     InjectedCredential,
+    TokenRefusals,
     parse_expiry,
 )
 from tap_core.manifest.type_hints import PlainText
@@ -71,14 +73,6 @@ __all__ = [
 
 _BEARER = RequestOption(inject_into="header", field_name="Authorization")
 _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-_IGNORED_OAUTH_OPTIONS = frozenset(
-    {
-        "refresh_token_error_status_codes",
-        "refresh_token_error_key",
-        "refresh_token_error_values",
-    }
-)
-"""Options of airbyte-cdk, ignored here, that describe the response to a rejected refresh token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,8 +304,9 @@ def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: s
 class RefreshTokenUpdater:
     """Options for an API that issues a new refresh token with each access token.
 
-    `refresh_token_name` is the field of the new refresh token in the token response. The other
-    options are the paths in the config at which the new tokens are stored.
+    `refresh_token_name` is the field of the new refresh token in the token response. The
+    `…_config_path` options are the paths in the config at which the new tokens are stored. The
+    `refresh_token_error_…` options are an older place for those of the `OAuthAuthenticator`.
     """
 
     refresh_token_name: str = "refresh_token"  # noqa: S105  (a name, no secret)
@@ -324,13 +319,18 @@ class RefreshTokenUpdater:
     token_expiry_date_config_path: list[str] = field(
         default_factory=lambda: ["credentials", "token_expiry_date"]
     )
-
-    IGNORED: ClassVar[frozenset[str]] = _IGNORED_OAUTH_OPTIONS
+    refresh_token_error_status_codes: list[int] = field(default_factory=list)
+    refresh_token_error_key: PlainText = ""
+    refresh_token_error_values: list[PlainText] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OAuthAuthenticator:
     """Authenticator that requests OAuth 2.0 access tokens and sends ``Authorization: Bearer …``.
+
+    A refused token request is a `config_error` if its status is one of
+    `refresh_token_error_status_codes`, and the field `refresh_token_error_key` of the response has
+    one of the `refresh_token_error_values`; otherwise it is a `system_error`.
 
     Raises:
         ManifestError: An option that the grant type needs is missing.
@@ -357,9 +357,10 @@ class OAuthAuthenticator:
     refresh_token_updater: RefreshTokenUpdater | None = None
     profile_assertion: JwtAuthenticator | None = None
     use_profile_assertion: bool = False
+    refresh_token_error_status_codes: list[int] = field(default_factory=list)
+    refresh_token_error_key: PlainText = ""
+    refresh_token_error_values: list[PlainText] = field(default_factory=list)
     config: Mapping[str, Any] = field(default_factory=dict)
-
-    IGNORED: ClassVar[frozenset[str]] = _IGNORED_OAUTH_OPTIONS
 
     def __post_init__(self) -> None:
         needed = ["client_id", "client_secret"]
@@ -370,6 +371,11 @@ class OAuthAuthenticator:
         missing = ", ".join(f"`{name}`" for name in needed if getattr(self, name) is None)
         if missing:
             raise ManifestError(f"An OAuthAuthenticator with this grant type needs {missing}.")
+        if len(self._declared_refusals) > 1:
+            raise ManifestError(
+                "The `refresh_token_error_…` options are set both in the OAuthAuthenticator and in"
+                " its `refresh_token_updater`: remove those in the updater."
+            )
 
     def auth(self, stream: DeclarativeStreamProtocol) -> Auth:  # noqa: ARG002  (every authenticator takes it)
         """Return a callable that adds the access token to a request.
@@ -397,13 +403,38 @@ class OAuthAuthenticator:
                 updater.token_expiry_date_config_path,
                 updater.refresh_token_config_path,
             ),
+            refresh_token_settings=self._refresh_token_settings,
             client_secret=self.client_secret,
+            refusals=next(iter(self._declared_refusals), TokenRefusals()),
         )
+
+    @property
+    def _declared_refusals(self) -> list[TokenRefusals]:
+        """Refusals that the authenticator and its updater declare, at most one for each."""
+        places: list[OAuthAuthenticator | RefreshTokenUpdater] = [self]
+        if self.refresh_token_updater is not None:
+            places.append(self.refresh_token_updater)
+        declared = [
+            TokenRefusals(
+                frozenset(place.refresh_token_error_status_codes),
+                place.refresh_token_error_key,
+                frozenset(place.refresh_token_error_values),
+            )
+            for place in places
+        ]
+        return [refusals for refusals in declared if any(vars(refusals).values())]
 
     @property
     def _refresh_token_name(self) -> str:
         updater = self.refresh_token_updater
         return self.refresh_token_name if updater is None else updater.refresh_token_name
+
+    @property
+    def _refresh_token_settings(self) -> list[str]:
+        """Names of the config settings that contain the refresh token."""
+        if self.refresh_token_updater is not None:
+            return [str(key) for key in self.refresh_token_updater.refresh_token_config_path[-1:]]
+        return _find_settings(self.config, self.refresh_token) if self.refresh_token else []
 
     @property
     def _configured_token(self) -> tuple[str, datetime | None] | None:
@@ -461,6 +492,20 @@ class OAuthAuthenticator:
             return self.refresh_token
         stored = self._get_setting(updater.refresh_token_config_path)
         return self.refresh_token if stored is None else str(stored)
+
+
+def _find_settings(settings: Mapping[str, Any], value: str) -> list[str]:
+    """Return the names of the settings, also nested ones, that have a value.
+
+    If one of them has the name of a refresh token, the others are omitted.
+    """
+    names: list[str] = []
+    for name, setting in settings.items():
+        if isinstance(setting, Mapping):
+            names += _find_settings(setting, value)
+        elif setting == value:
+            names.append(str(name))
+    return list(filter(is_refresh_token_name, names)) or names
 
 
 def _evaluate_mapping(value: Any) -> dict[str, Any]:
