@@ -170,6 +170,7 @@ class Tap(PluginBase):
         self.document = StateDocument({})
         self._protocol_writer: ProtocolWriter | None = None
         self.message_writer = message_writer or self.message_writer_class()
+        self._state_writer = StateWriter(self)
         if setup_mapper:
             self.setup_mapper()
         self.load_state(_load_state(state))
@@ -256,9 +257,7 @@ class Tap(PluginBase):
     @property
     def state_writer(self) -> StateWriter:
         """Writer of states for the tap's code. Call ``state_writer.write_state(state)``."""
-        return StateWriter(self)
-
-    _state_writer = state_writer
+        return self._state_writer
 
     def estimate_sync(self) -> tuple[int | None, int | None] | None:
         """Return the estimated numbers of rows and bytes of all streams, as a pair, or None.

@@ -2,7 +2,7 @@
 
 It only re-exports names of `tap_core.records.conform`, `tap_core.typing.inspect` and
 `tap_core.typing.values`. A plugin may assign its own function to ``_conform_primitive_property``,
-which then converts every value of its records.
+which then converts every value of its records, or to ``_warn_unmapped_properties``.
 """
 
 # ruff: noqa: I001  one list is easier to read than one statement per name
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tap_core.records.conform import (
     _conform_primitive_property as _conform_primitive_property,
+    _warn_unmapped_properties as _warn_unmapped_properties,
     conform_record_data_types as conform_record_data_types,
 )
 from tap_core.typing.inspect import (

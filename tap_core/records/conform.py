@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from msgspec import json, to_builtins
 
@@ -51,6 +51,8 @@ __all__ = [
 
 UnmappedCallback: TypeAlias = Callable[[tuple[str, ...]], None]
 """Callback for dropped properties, called with their dotted paths, such as ``("a.b",)``."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _Conform: TypeAlias = Callable[[Any, list[str]], Any]
 """Function that converts a value; it appends the dotted paths of dropped properties to a list."""
@@ -162,14 +164,21 @@ def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
     def unmapped(names: tuple[str, ...]) -> None:
         if names not in seen:
             seen.add(names)
-            logger.warning(
-                "Properties %s were present in the '%s' stream but not found in catalog"
-                " schema. Ignoring.",
-                names,
-                stream_name,
-            )
+            warn = _get_replaceable("_warn_unmapped_properties", _warn_unmapped_properties)
+            warn(stream_name, names, logger)
 
     return unmapped
+
+
+def _warn_unmapped_properties(
+    stream_name: str, property_names: tuple[str, ...], logger: logging.Logger
+) -> None:
+    """Log a warning about dropped properties. Taps replace it in `tap_core.helpers._typing`."""
+    logger.warning(
+        "Properties %s were present in the '%s' stream but not found in catalog schema. Ignoring.",
+        property_names,
+        stream_name,
+    )
 
 
 def conform_primitive(elem: Any, property_schema: JsonSchema) -> Any:
@@ -206,11 +215,13 @@ def get_primitive_conversion() -> Callable[[Any, JsonSchema], Any]:
     Many SQL taps replace it, to format dates and times in another way, by assigning a function to
     ``tap_core.helpers._typing._conform_primitive_property``.
     """
+    return _get_replaceable("_conform_primitive_property", conform_primitive)
+
+
+def _get_replaceable(name: str, default: _Function) -> _Function:
+    """Return the function ``name`` of `tap_core.helpers._typing`, which a tap may have replaced."""
     helpers = sys.modules.get("tap_core.helpers._typing")
-    conversion: Callable[[Any, JsonSchema], Any] = getattr(
-        helpers, "_conform_primitive_property", conform_primitive
-    )
-    return conversion
+    return cast(_Function, getattr(helpers, name, default))
 
 
 def is_conversion_replaced() -> bool:

@@ -46,6 +46,7 @@ helpers._state.InvalidStreamSortException
 helpers._state.increment_state
 helpers._state.to_json_compatible
 helpers._typing._conform_primitive_property
+helpers._typing._warn_unmapped_properties
 helpers._typing.append_type
 helpers._typing.conform_record_data_types
 helpers._util.read_json_file

@@ -250,6 +250,18 @@ def test_conform_record_data_types_follows_a_changed_schema_and_warns_once(caplo
     assert found == {"a": 1, "b": True}
 
 
+def test_function_that_a_tap_assigns_replaces_the_warning_about_dropped_properties(
+    monkeypatch, caplog
+):
+    seen = []
+    monkeypatch.setattr(helpers, "_warn_unmapped_properties", lambda *args: seen.append(args))
+    schema = {"properties": {"a": STRING}}
+    logger = logging.getLogger("tap-test")
+    conform_record_data_types("replaced", {"b": 1}, schema, RECURSIVE, logger)
+    assert seen == [("replaced", ("b",), logger)]
+    assert not caplog.records
+
+
 def test_function_that_a_tap_assigns_converts_every_value(monkeypatch):
     seen = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, UserDict
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
@@ -179,6 +179,30 @@ def test_state_obtained_before_the_sync_may_change_during_it(on_path):
     assert sync(on_path(Keeps)).states[-1]["bookmarks"]["a"] == {"note": "changed"}
 
 
+@both_paths
+def test_stream_may_assign_the_state_of_its_tap(on_path):
+    """A stream whose ``__init__`` is a copy of singer_sdk's assigns it."""
+
+    class Copies(stream("a", [{"id": 1}], **SORTED)):
+        def __init__(self, tap):
+            super().__init__(tap)
+            self._tap_state = tap.state
+
+    output = sync(on_path(Copies), state={"bookmarks": {"b": {"x": 1}}})
+    assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 1
+    assert output.states[-1]["bookmarks"]["b"] == {"x": 1}
+
+
+def test_stream_cannot_have_another_state_than_its_tap():
+    class Differs(stream("a", [])):
+        def __init__(self, tap):
+            super().__init__(tap)
+            self._tap_state = {}
+
+    with pytest.raises(ValueError, match="_tap_state of stream 'a' can only be the tap's state"):
+        sync(Differs)
+
+
 # Syncing and writing from authors' code
 
 
@@ -338,6 +362,14 @@ def test_state_is_written_again_after_another_state(on_path, way):
     states = sync(on_path(stream("a", rows))).states
     is_other = ["x" in one.get("bookmarks", {}) for one in states]
     assert is_other[-5:] == [False, True, False, True, False]
+
+
+def test_tap_may_assign_its_state_writer():
+    written = []
+    tap = make(stream("a", []))
+    tap._state_writer = SimpleNamespace(write_state=written.append)
+    tap.state_writer.write_state({"bookmarks": {}})
+    assert written == [{"bookmarks": {}}]
 
 
 @both_paths
