@@ -41,6 +41,7 @@ from tap_core.streams.declarations import (
 )
 from tap_core.streams.state import (
     advance_bookmark,
+    check_tap_state,
     finalize_state,
     finalize_with_children,
     find_first_value,
@@ -640,23 +641,7 @@ class Stream(abc.ABC):
         state: TapState = self._tap.state
         return state
 
-    @property
-    def _tap_state(self) -> TapState:
-        """State of the whole tap, by its name in singer_sdk."""
-        return self.tap_state
-
-    @_tap_state.setter
-    def _tap_state(self, new_value: TapState) -> None:
-        """Accept the tap's state, which a copy of singer_sdk's ``__init__`` assigns.
-
-        Raises:
-            ValueError: The value is another dict, whose bookmarks would not be written.
-        """
-        if new_value is not self._tap.document.tap_state:
-            raise ValueError(
-                f"_tap_state of stream '{self.name}' can only be the tap's state: change the dict"
-                " tap_state in place, or override Tap.load_state."
-            )
+    _tap_state = property(lambda self: self.tap_state, check_tap_state)
 
     @property
     def stream_state(self) -> dict[str, Any]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ISO_8601",
     "advance_bookmark",
+    "check_tap_state",
     "finalize_state",
     "finalize_with_children",
     "find_first_value",
@@ -74,6 +75,19 @@ def find_first_value(stream: SyncStream) -> Any:
     if stream._read_range is None:
         return stream._context_reader.start_date
     return stream.state_manager.order.to_state_value(stream._read_range.start)
+
+
+def check_tap_state(stream: SyncStream, state: TapState) -> None:
+    """Accept the tap's state, which a copy of singer_sdk's ``Stream.__init__`` assigns to a stream.
+
+    Raises:
+        ValueError: The state is another dict, whose bookmarks would not be written.
+    """
+    if state is not stream._tap.document.tap_state:
+        raise ValueError(
+            f"_tap_state of stream '{stream.name}' can only be the tap's state: change the dict"
+            " tap_state in place, or override Tap.load_state."
+        )
 
 
 def get_stream_state(stream: SyncStream) -> dict[str, Any]:
