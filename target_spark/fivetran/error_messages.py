@@ -37,14 +37,14 @@ _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]{5,}(?:\.[A-Z0-9_]+)*)\]")
 """Regular expression for a Spark error condition, such as ``[TABLE_OR_VIEW_NOT_FOUND]``."""
 
 _MESSAGES: Final = {
-    FailureKind.PASSING: "The storage or the catalog does not respond correctly. Try again; if the"
-    " failure persists, check that both can be reached from here.",
+    FailureKind.TRANSIENT: "The storage or the catalog does not respond correctly. Try again; if"
+    " the failure persists, check that both can be reached from here.",
     FailureKind.CONFLICT: "Another writer changes the table continuously. Stop it, or try again"
     " later.",
-    FailureKind.FULL: "No space is left on the disk or in the storage. Free some space, and try"
-    " again.",
-    FailureKind.CUT: "Spark ended during the call. Try again; if the failure persists, give Spark"
-    " more memory (spark.driver.memory in the setting spark).",
+    FailureKind.DISK_FULL: "No space is left on the disk or in the storage. Free some space, and"
+    " try again.",
+    FailureKind.JVM_LOST: "Spark ended during the call. Try again; if the failure persists, give"
+    " Spark more memory (spark.driver.memory in the setting spark).",
 }
 
 

@@ -562,8 +562,8 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
         raise
     except Exception as error:
         kind, is_corrupt = classify_failure(error), _CORRUPT_FILE.search(str(error))
-        if kind in {FailureKind.FULL, FailureKind.CUT, FailureKind.AWAY} or (
-            kind is FailureKind.PASSING and not is_corrupt
+        if kind in {FailureKind.DISK_FULL, FailureKind.JVM_LOST, FailureKind.SERVER_LOST} or (
+            kind is FailureKind.TRANSIENT and not is_corrupt
         ):
             raise
         match = _READ_FAILURES.search(_restore_original_paths(files, str(error)))

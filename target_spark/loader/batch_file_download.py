@@ -142,7 +142,7 @@ def _download_file(
         try:
             fetch_file(spark, file.address, path)
         except Exception as error:
-            if classify_failure(error) is not FailureKind.PASSING:
+            if classify_failure(error) is not FailureKind.TRANSIENT:
                 raise
             raise RuntimeError(
                 f"{file.redacted_address}: {first_error_line(error)}\n{error}"

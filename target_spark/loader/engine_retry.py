@@ -62,7 +62,8 @@ def _raise_engine_failure(engine: SparkProvider, error: BaseException) -> None:
     ``error`` is the failure of the work that used Spark. If it is a broken connection to the JVM,
     first wait up to 10 seconds for the process to end.
     """
-    end = time.monotonic() + (_DEATH_SECONDS if classify_failure(error) is FailureKind.CUT else 0)
+    is_jvm_lost = classify_failure(error) is FailureKind.JVM_LOST
+    end = time.monotonic() + (_DEATH_SECONDS if is_jvm_lost else 0)
     while engine.failure is None and time.monotonic() < end:
         time.sleep(_DEATH_SECONDS / 100)
     if engine.failure is not None:

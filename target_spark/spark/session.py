@@ -527,7 +527,7 @@ class Session:
         system closes the connections of a JVM some time before its process has ended.
         """
         has_jvm = self._get_process() is not None
-        if has_jvm and classify_failure(error) is FailureKind.CUT:
+        if has_jvm and classify_failure(error) is FailureKind.JVM_LOST:
             self._wait_for_jvm_exit()
         return self.failure
 

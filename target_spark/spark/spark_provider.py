@@ -211,8 +211,8 @@ class SparkProvider:
         """
         if not isinstance(self._session, EngineSession):
             return
-        is_cut = classify_failure(error) is FailureKind.CUT
-        seconds = _LOSS_SECONDS if is_cut else 0
+        is_jvm_lost = classify_failure(error) is FailureKind.JVM_LOST
+        seconds = _LOSS_SECONDS if is_jvm_lost else 0
         if self._session.replace_lost_engine(seconds):
             raise EngineLostError(
                 "The engine ended in the middle of the run. Earlier commits are safe, and no state"

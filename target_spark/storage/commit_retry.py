@@ -45,35 +45,35 @@ class FailureKind(Enum):
     """Kinds of commit failures, which determine the number of retries.
 
     Attributes:
-        PASSING: The storage or the catalog is unreachable, busy or throttling; 4 retries within a
-            minute.
+        TRANSIENT: The storage or the catalog is unreachable, busy or throttling; 4 retries within
+            a minute.
         CONFLICT: Another writer changed the table; 4 retries with shorter pauses.
         STALE: The table changed after it was read; 1 immediate retry.
-        FULL: A disk is full; no retry.
-        CUT: The connection to the JVM broke; no retry.
-        AWAY: The Spark Connect server does not respond or was restarted; 6 retries within three
-            minutes.
-        LOST: The background Spark process that the run shared has ended; 1 immediate retry with a
-            new Spark process.
-        LASTING: Any other failure; no retry.
+        DISK_FULL: A disk is full; no retry.
+        JVM_LOST: The connection to the JVM broke; no retry.
+        SERVER_LOST: The Spark Connect server does not respond or was restarted; 6 retries within
+            three minutes.
+        ENGINE_LOST: The background Spark process that the run shared has ended; 1 immediate retry
+            with a new Spark process.
+        PERMANENT: Any other failure; no retry.
     """
 
-    PASSING = "passing"
+    TRANSIENT = "transient"
     CONFLICT = "conflict"
     STALE = "stale"
-    FULL = "full"
-    CUT = "cut"
-    AWAY = "away"
-    LOST = "lost"
-    LASTING = "lasting"
+    DISK_FULL = "disk_full"
+    JVM_LOST = "jvm_lost"
+    SERVER_LOST = "server_lost"
+    ENGINE_LOST = "engine_lost"
+    PERMANENT = "permanent"
 
 
 BACKOFF_SECONDS: Final[dict[FailureKind, tuple[float, ...]]] = {
-    FailureKind.PASSING: (1, 4, 15, 40),
-    FailureKind.AWAY: (1, 4, 15, 40, 60, 60),
+    FailureKind.TRANSIENT: (1, 4, 15, 40),
+    FailureKind.SERVER_LOST: (1, 4, 15, 40, 60, 60),
     FailureKind.CONFLICT: (0.2, 1, 3, 9),
     FailureKind.STALE: (0,),
-    FailureKind.LOST: (0,),
+    FailureKind.ENGINE_LOST: (0,),
 }
 """The seconds to wait before each retry, by kind of failure. After a conflict, the waits vary at
 random by up to a half."""
@@ -87,7 +87,7 @@ _CLASS_NAMES: Final = re.compile(
 )
 """Pattern of a line of a Java stack trace that names an exception: its package and its name."""
 
-_PASSING: Final = re.compile(
+_TRANSIENT: Final = re.compile(
     r"(Connect|ConnectTimeout|SocketTimeout|UnknownHost|NoRouteToHost|NoHttpResponse"
     r"|HttpHostConnect|HttpTimeout|HttpConnectTimeout|Timeout|ConnectionClosed"
     r"|ApiCallTimeout|ApiCallAttemptTimeout|ServiceUnavailable|ServiceFailure"
@@ -96,7 +96,7 @@ _PASSING: Final = re.compile(
     r"|AWSServiceThrottled|AWSStatus500|AWSNoResponse|AWSApiCallTimeout|TTransport"
     r"|ChecksumTransient)(Exception)?"
 )
-_PASSING_BY_PACKAGE: Final = {
+_TRANSIENT_BY_PACKAGE: Final = {
     "java.net.": {"SocketException"},
     "java.io.": {"IOException", "EOFException"},
 }
@@ -116,11 +116,11 @@ _DELTALAKE_PACKAGE: Final = "_internal."
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 """Pattern of the operating system's error number in a message of the library deltalake."""
 
-_CUT_NAMES: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
+_LOST_NAMES: Final = {"Py4JNetworkError", "ConnectionError", "ConnectionRefusedError", "EOFError"}
 _NO_RESPONSE: Final = ("py4j.protocol.", "Py4JError")
 """Package and name of py4j's error for a JVM that did not respond. Subclasses of this error have
 other causes."""
-_CUT_TEXTS: Final = (
+_LOST_TEXTS: Final = (
     "Answer from Java side is empty",
     "SparkContext was shut down",
     "stopped SparkContext",
@@ -136,7 +136,7 @@ _TRANSLATED_MODULE: Final = "pyspark.errors.exceptions.captured"
 _GENERIC_MESSAGE: Final = "Cannot find main error class"
 """PySpark's generic message, which replaces the messages of some Delta Lake errors."""
 
-_AWAY_CODES: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+_NO_SERVER_CODES: Final = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
 """gRPC status codes for a Spark Connect server that does not respond."""
 _CONNECT_MODULES: Final = {"pyspark.errors.exceptions.connect", "pyspark.errors.exceptions.base"}
 _UNKNOWN_TO_SERVER: Final = re.compile(
@@ -151,16 +151,16 @@ _DELTALAKE_CAUSE: Final = re.compile(r"\n\s*(?:\x1b\[\d+m)?↳(?:\x1b\[0m)?\s*")
 """Pattern of the arrow, with or without terminal colors, before each cause in an error of
 deltalake."""
 
-_FULL_TEXTS: Final = (
+_DISK_FULL_TEXTS: Final = (
     "No space left on device",
     "Disk quota exceeded",
     "File too large",
     "not enough space on the disk",
 )
 _KINDS_BY_ERRNO: Final = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FailureKind.FULL),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), FailureKind.DISK_FULL),
     **dict.fromkeys(
-        (errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT), FailureKind.PASSING
+        (errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT), FailureKind.TRANSIENT
     ),
 }
 """Failure kinds by error number (errno) of the operating system."""
@@ -169,8 +169,10 @@ _BUSY_TEXTS: Final = ("database is locked", "SQLITE_BUSY", "[DELTA_SCHEMA_CHANGE
 _REFUSAL_TEXTS: Final = ("Permission denied", "Read-only file system", "Is a directory")
 
 _EXPLANATIONS: Final = {
-    FailureKind.PASSING: "The storage or the catalog did not respond properly",
-    FailureKind.AWAY: "The Spark Connect server (the setting remote) did not respond properly",
+    FailureKind.TRANSIENT: "The storage or the catalog did not respond properly",
+    FailureKind.SERVER_LOST: (
+        "The Spark Connect server (the setting remote) did not respond properly"
+    ),
     FailureKind.CONFLICT: "Another writer repeatedly changed the table at the same time",
     FailureKind.STALE: "Spark refused the write",
 }
@@ -183,19 +185,19 @@ def classify_failure(error: BaseException) -> FailureKind:
     causes.
     """
     if isinstance(error, EngineLostError):
-        return FailureKind.LOST
+        return FailureKind.ENGINE_LOST
     if _is_server_unavailable(error):
-        return FailureKind.AWAY
+        return FailureKind.SERVER_LOST
     python_names = [(f"{each.__module__}.", each.__name__) for each in type(error).__mro__]
-    # An error of the connection to the JVM may have a number too.
-    if isinstance(error, OSError) and error.errno is not None and not _is_cut("", python_names):
-        return _KINDS_BY_ERRNO.get(error.errno, FailureKind.LASTING)
+    is_jvm_lost = _is_jvm_lost("", python_names)  # such an error may have a number too
+    if isinstance(error, OSError) and error.errno is not None and not is_jvm_lost:
+        return _KINDS_BY_ERRNO.get(error.errno, FailureKind.PERMANENT)
     text = "" if isinstance(error, TargetSparkError) else _format_error(error)
     if _is_deltalake_error(error) and (number := _OS_ERROR.search(text)):
-        return _KINDS_BY_ERRNO.get(int(number[1]), FailureKind.LASTING)
+        return _KINDS_BY_ERRNO.get(int(number[1]), FailureKind.PERMANENT)
     names = python_names + _CLASS_NAMES.findall(text)
     return next(
-        (kind for kind, matches in _RECOGNIZERS if matches(text, names)), FailureKind.LASTING
+        (kind for kind, matches in _RECOGNIZERS if matches(text, names)), FailureKind.PERMANENT
     )
 
 
@@ -295,7 +297,7 @@ def translate_disk_full(
     The message of the error contains ``location`` (the data and its folder) and ``remedy`` (an
     instruction), as in `disk_full_context`.
     """
-    if classify_failure(error) is not FailureKind.FULL:
+    if classify_failure(error) is not FailureKind.DISK_FULL:
         return None
     effect = (
         "The commit of this batch is not confirmed"
@@ -328,10 +330,10 @@ def _is_server_unavailable(error: BaseException) -> bool:
     exception: Any = error
     if type(error).__module__ in _CONNECT_MODULES:  # a py4j error would call the JVM
         status = exception.getGrpcStatusCode() if hasattr(error, "getGrpcStatusCode") else None
-        return getattr(status, "name", None) in _AWAY_CODES or bool(
+        return getattr(status, "name", None) in _NO_SERVER_CODES or bool(
             _UNKNOWN_TO_SERVER.fullmatch(exception.getCondition() or "")
         )
-    return type(error).__module__.startswith("grpc.") and exception.code().name in _AWAY_CODES
+    return type(error).__module__.startswith("grpc.") and exception.code().name in _NO_SERVER_CODES
 
 
 def _is_deltalake_error(error: BaseException) -> bool:
@@ -344,16 +346,16 @@ def _is_deltalake_error(error: BaseException) -> bool:
     return f"{type(error).__module__}." == _DELTALAKE_PACKAGE
 
 
-def _is_cut(text: str, names: _ClassNames) -> bool:
+def _is_jvm_lost(text: str, names: _ClassNames) -> bool:
     if names[0] == _NO_RESPONSE:
         return True
-    return any(name in _CUT_NAMES for _, name in names) or any(
-        words in text for words in _CUT_TEXTS
+    return any(name in _LOST_NAMES for _, name in names) or any(
+        words in text for words in _LOST_TEXTS
     )
 
 
-def _is_full(text: str, _names: _ClassNames) -> bool:
-    return any(words in text for words in _FULL_TEXTS)
+def _is_disk_full(text: str, _names: _ClassNames) -> bool:
+    return any(words in text for words in _DISK_FULL_TEXTS)
 
 
 def _is_conflict(_text: str, names: _ClassNames) -> bool:
@@ -363,14 +365,14 @@ def _is_conflict(_text: str, names: _ClassNames) -> bool:
     )
 
 
-def _is_passing(text: str, names: _ClassNames) -> bool:
+def _is_transient(text: str, names: _ClassNames) -> bool:
     if any(words in text for words in _BUSY_TEXTS):
         return True
     if any(words in text for words in _REFUSAL_TEXTS):
         return False
     return any(
-        name in _PASSING_BY_PACKAGE.get(package, ())
-        or (package not in _PYTHON_PACKAGES and _PASSING.fullmatch(name))
+        name in _TRANSIENT_BY_PACKAGE.get(package, ())
+        or (package not in _PYTHON_PACKAGES and _TRANSIENT.fullmatch(name))
         for package, name in names
     )
 
@@ -397,7 +399,7 @@ def _describe_full_disk(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     text = str(error)
-    return next(words for words in _FULL_TEXTS if words in text)
+    return next(words for words in _DISK_FULL_TEXTS if words in text)
 
 
 def _retries_exhausted_error(
@@ -415,7 +417,7 @@ def _raise_permanent_error(operation: str, kind: FailureKind, error: BaseExcepti
         StorageError: The storage or the operating system rejected the request, or the exception is
             a Py4JJavaError or an error of the library deltalake.
     """
-    if kind is not FailureKind.LASTING or isinstance(error, TargetSparkError):
+    if kind is not FailureKind.PERMANENT or isinstance(error, TargetSparkError):
         return
     text = _format_error(error)
     refusal = find_storage_error(text)
@@ -444,10 +446,10 @@ def _sleep(seconds: float, stopping: threading.Event) -> None:
 
 
 _RECOGNIZERS: Final = (
-    (FailureKind.CUT, _is_cut),
-    (FailureKind.FULL, _is_full),
+    (FailureKind.JVM_LOST, _is_jvm_lost),
+    (FailureKind.DISK_FULL, _is_disk_full),
     (FailureKind.CONFLICT, _is_conflict),
-    (FailureKind.PASSING, _is_passing),
+    (FailureKind.TRANSIENT, _is_transient),
     (FailureKind.STALE, _is_stale),
 )
 """For each failure kind, the function that recognizes it. The first one that returns True

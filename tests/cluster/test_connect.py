@@ -220,9 +220,9 @@ def test_unavailable_server_is_a_retryable_failure() -> None:
     forgotten = UnknownException("gone", errorClass="INVALID_HANDLE.SESSION_CLOSED")
     other = SparkConnectGrpcException("no", grpc_status_code=StatusCode.PERMISSION_DENIED)
     assert [classify_failure(each) for each in (away, forgotten, other)] == [
-        FailureKind.AWAY,
-        FailureKind.AWAY,
-        FailureKind.LASTING,
+        FailureKind.SERVER_LOST,
+        FailureKind.SERVER_LOST,
+        FailureKind.PERMANENT,
     ]
     assert first_error_line(away).startswith("Spark Connect: UNAVAILABLE: Connection refused")
 

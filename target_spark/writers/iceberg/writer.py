@@ -103,10 +103,10 @@ _METADATA_OPTION: Final = f"snapshot-property.{METADATA_PROPERTY}"
 FANOUT_OPTIONS = {"distribution-mode": "hash"}
 """Write option for hash distribution. For range distribution, Spark computes all rows twice."""
 
-_MAY_STILL_COMMIT = {FailureKind.PASSING, FailureKind.AWAY}
+_MAY_STILL_COMMIT = {FailureKind.TRANSIENT, FailureKind.SERVER_LOST}
 """Kinds of failure after which the catalog may still complete the commit."""
 
-_MAY_BE_REPLACED: Final = {FailureKind.LASTING, FailureKind.STALE, FailureKind.CONFLICT}
+_MAY_BE_REPLACED: Final = {FailureKind.PERMANENT, FailureKind.STALE, FailureKind.CONFLICT}
 """Kinds of failure after which the writer checks if the table was removed or replaced."""
 
 _MISSING_FILE: Final = "iceberg.exceptions.NotFoundException"

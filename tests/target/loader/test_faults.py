@@ -181,7 +181,7 @@ def test_unavailable_storage_is_an_error_after_five_tries(
 def test_signal_ends_the_retries(
     delta: Warehouse, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(commit_retry.BACKOFF_SECONDS, FailureKind.PASSING, (600.0,))
+    monkeypatch.setitem(commit_retry.BACKOFF_SECONDS, FailureKind.TRANSIENT, (600.0,))
     storage.instead = set(range(1, 99))
     signalled = threading.Event()
     loader, spool = delta.open(flush_rows=1)

@@ -52,7 +52,7 @@ class SlowCatalog:
             database.execute("BEGIN IMMEDIATE")
             with pytest.raises(Exception, match="SQLITE_BUSY") as failed:
                 commit()
-        assert classify_failure(failed.value) is FailureKind.PASSING
+        assert classify_failure(failed.value) is FailureKind.TRANSIENT
         (asked_for,) = set(self.metadata.glob("*.metadata.json")) - known
         return before, str(asked_for)
 

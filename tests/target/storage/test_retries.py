@@ -56,18 +56,18 @@ def failing(*errors: Exception) -> Callable[[], str]:
 @pytest.mark.parametrize(
     "error, fault",
     [
-        (SparkSaysError(TIMEOUT), FailureKind.PASSING),
-        (SparkSaysError("x\nCaused by: java.net.ConnectException: refused"), FailureKind.PASSING),
-        (SparkSaysError("java.net.UnknownHostException: s3"), FailureKind.PASSING),
-        (SparkSaysError("java.io.IOException: reset by peer"), FailureKind.PASSING),
-        (SparkSaysError("java.io.IOException: Permission denied"), FailureKind.LASTING),
-        (SparkSaysError("java.io.FileNotFoundException: /x"), FailureKind.LASTING),
-        (SparkSaysError("a.b.ServiceUnavailableException: 503"), FailureKind.PASSING),
-        (SparkSaysError("java.sql.SQLTransientConnectionException: x"), FailureKind.PASSING),
-        (SparkSaysError("org.sqlite.SQLiteException: [SQLITE_BUSY] x"), FailureKind.PASSING),
+        (SparkSaysError(TIMEOUT), FailureKind.TRANSIENT),
+        (SparkSaysError("x\nCaused by: java.net.ConnectException: refused"), FailureKind.TRANSIENT),
+        (SparkSaysError("java.net.UnknownHostException: s3"), FailureKind.TRANSIENT),
+        (SparkSaysError("java.io.IOException: reset by peer"), FailureKind.TRANSIENT),
+        (SparkSaysError("java.io.IOException: Permission denied"), FailureKind.PERMANENT),
+        (SparkSaysError("java.io.FileNotFoundException: /x"), FailureKind.PERMANENT),
+        (SparkSaysError("a.b.ServiceUnavailableException: 503"), FailureKind.TRANSIENT),
+        (SparkSaysError("java.sql.SQLTransientConnectionException: x"), FailureKind.TRANSIENT),
+        (SparkSaysError("org.sqlite.SQLiteException: [SQLITE_BUSY] x"), FailureKind.TRANSIENT),
         (
             SparkSaysError("org.apache.iceberg.exceptions.CommitStateUnknownException: x"),
-            FailureKind.PASSING,
+            FailureKind.TRANSIENT,
         ),
         (
             SparkSaysError("org.apache.iceberg.exceptions.CommitFailedException: x"),
@@ -78,18 +78,21 @@ def failing(*errors: Exception) -> Callable[[], str]:
             FailureKind.CONFLICT,
         ),
         (SparkSaysError("io.delta.exceptions.MetadataChangedException: x"), FailureKind.CONFLICT),
-        (SparkSaysError("java.util.ConcurrentModificationException"), FailureKind.LASTING),
-        (SparkSaysError("java.io.IOException: No space left on device"), FailureKind.FULL),
-        (OSError(errno.ENOSPC, "No space left on device"), FailureKind.FULL),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), FailureKind.FULL),
-        (OSError(errno.EIO, "Input/output error"), FailureKind.PASSING),
-        (OSError(errno.EACCES, "Permission denied"), FailureKind.LASTING),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), FailureKind.CUT),
-        (SparkSaysError("Job 1 cancelled because SparkContext was shut down"), FailureKind.CUT),
-        (Py4JError("An error occurred while calling o1.append"), FailureKind.CUT),
-        (CommitLostError("java.net.ConnectException: x"), FailureKind.LASTING),
-        (TimeoutError("x"), FailureKind.LASTING),
-        (ValueError("Connect"), FailureKind.LASTING),
+        (SparkSaysError("java.util.ConcurrentModificationException"), FailureKind.PERMANENT),
+        (SparkSaysError("java.io.IOException: No space left on device"), FailureKind.DISK_FULL),
+        (OSError(errno.ENOSPC, "No space left on device"), FailureKind.DISK_FULL),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), FailureKind.DISK_FULL),
+        (OSError(errno.EIO, "Input/output error"), FailureKind.TRANSIENT),
+        (OSError(errno.EACCES, "Permission denied"), FailureKind.PERMANENT),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), FailureKind.JVM_LOST),
+        (
+            SparkSaysError("Job 1 cancelled because SparkContext was shut down"),
+            FailureKind.JVM_LOST,
+        ),
+        (Py4JError("An error occurred while calling o1.append"), FailureKind.JVM_LOST),
+        (CommitLostError("java.net.ConnectException: x"), FailureKind.PERMANENT),
+        (TimeoutError("x"), FailureKind.PERMANENT),
+        (ValueError("Connect"), FailureKind.PERMANENT),
     ],
 )
 def test_failures_are_classified_by_the_exceptions_in_their_text(
@@ -104,7 +107,7 @@ def test_transient_failure_is_tried_five_times_within_a_minute(
     caplog.set_level(logging.WARNING)
     errors = [SparkSaysError(TIMEOUT)] * 4
     assert retry_transient(failing(*errors), "Table a") == "done"
-    assert pauses == [*BACKOFF_SECONDS[FailureKind.PASSING]]
+    assert pauses == [*BACKOFF_SECONDS[FailureKind.TRANSIENT]]
     assert sum(pauses) == 60
     assert caplog.messages[1] == (
         "Table a: attempt 2 failed and is repeated in 4 s:"

@@ -373,7 +373,7 @@ def test_column_names_ambiguous_for_iceberg_are_rejected(spark, tmp_path):
     with pytest.raises(TableError, match=r"refuses.*multiple fields for name a\.b") as caught:
         IcebergWriter().create(spark, table, table_schema, TableLayout())
     assert "\n" not in str(caught.value)
-    assert classify_failure(caught.value) is FailureKind.LASTING
+    assert classify_failure(caught.value) is FailureKind.PERMANENT
     IcebergWriter().create(
         spark, table, replace(table_schema, columns=table_schema.columns[:1]), TableLayout()
     )
