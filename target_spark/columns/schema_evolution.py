@@ -161,9 +161,9 @@ def _merge_columns(
     }
     keys = tuple(names[source] for source in new.key_sources)
     texts = {column.source for column in table_schema.columns if column.type == Text()}
-    filled = tuple(source for source in new.filled if source in texts)
+    text_partitions = tuple(source for source in new.text_partitions if source in texts)
     changes = sorted(merge.changes, key=lambda change: not change.is_made)
-    return replace(table_schema, keys=keys, filled=filled), tuple(changes)
+    return replace(table_schema, keys=keys, text_partitions=text_partitions), tuple(changes)
 
 
 def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:

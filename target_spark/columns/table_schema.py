@@ -208,9 +208,9 @@ class TableSchema:
         key_sources: Names of the properties that fill the key columns, in the same order.
         truncate_timestamps: True to truncate date-times to microseconds. False to quarantine rows
             with more digits.
-        filled: Names of the properties that fill text partition columns of a Delta table. Rows in
-            which such a property has a value of `PARTITION_NULLS` are quarantined, because Delta
-            would store null.
+        text_partitions: Names of the properties that fill text partition columns of a Delta table.
+            Rows in which such a property has a value of `PARTITION_NULLS` are quarantined, because
+            Delta would store null.
         nulls_invalid_values: True to load a row with conversion errors and write null instead of
             the bad values, unless a key or the deletion time is bad. False to quarantine the row.
         on_change: The policy for an existing table whose columns differ.
@@ -220,7 +220,7 @@ class TableSchema:
     keys: tuple[str, ...] = ()
     key_sources: tuple[str, ...] = ()
     truncate_timestamps: bool = False
-    filled: tuple[str, ...] = ()
+    text_partitions: tuple[str, ...] = ()
     nulls_invalid_values: bool = False
     on_change: OnSchemaChange = OnSchemaChange.EVOLVE
 
@@ -282,8 +282,8 @@ class TableSchema:
         column = Column(name, name, METADATA_COLUMNS[name], feed=ColumnSource.METADATA)
         return replace(self, columns=(*self.columns, column))
 
-    def with_filled(self, partition_columns: Collection[str]) -> TableSchema:
-        """Return a copy that also has the properties of text partition columns in ``filled``.
+    def with_text_partitions(self, partition_columns: Collection[str]) -> TableSchema:
+        """Return a copy in which ``text_partitions`` also has the properties of other columns.
 
         Args:
             partition_columns: Names of columns in which the table stores certain texts, the
@@ -296,7 +296,9 @@ class TableSchema:
             and column.feed is ColumnSource.PROPERTY
             and column.type == Text()
         )
-        return replace(self, filled=tuple(dict.fromkeys((*self.filled, *sources))))
+        return replace(
+            self, text_partitions=tuple(dict.fromkeys((*self.text_partitions, *sources)))
+        )
 
     def column_fed_by(
         self, source: str, feed: ColumnSource = ColumnSource.PROPERTY

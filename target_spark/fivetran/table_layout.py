@@ -35,7 +35,7 @@ def build_layout(
         tuple(columns), tuple(column.column for column in fivetran_schema.keys)
     )
     layout, _ = resolve_layout(options, stream, table_schema)
-    text_columns = reject_empty_partition_values(options, stream, table_schema).filled
+    text_columns = reject_empty_partition_values(options, stream, table_schema).text_partitions
     if text_columns:
         raise UnsupportedError(
             f"Table {stream} cannot be partitioned by {', '.join(text_columns)}: Delta stores an"

@@ -207,7 +207,7 @@ def _refuse_partition_nulls(table_schema: TableSchema, by_source: Mapping[str, p
 
     ``by_source`` has the values of each column, by the name of its property.
     """
-    for source in table_schema.filled:
+    for source in table_schema.text_partitions:
         if not PARTITION_NULLS.keys().isdisjoint(by_source[source].to_pylist()):
             raise UnsupportedBatchError(f"{source}: a text that a partition stores as null")
 

@@ -163,7 +163,7 @@ def find_partition_nulls(table_schema: TableSchema) -> dict[str, str]:
         f"{source}: {words}, which a partition stores as null": (
             f"coalesce({value} = {sql_literal(text)}, false)"
         )
-        for source, value in _source_expressions(table_schema, table_schema.filled).items()
+        for source, value in _source_expressions(table_schema, table_schema.text_partitions).items()
         for text, words in PARTITION_NULLS.items()
     }
 

@@ -558,7 +558,7 @@ class BatchWriter:
             check_not_null_policy(wanted.on_change)
         sources = writer.sources(spark, table)
         merged, changes = diff_with_table(wanted, types, writer.can_widen, sources)
-        prepared_columns = merged.with_filled(writer.get_partition_columns(spark, table))
+        prepared_columns = merged.with_text_partitions(writer.get_partition_columns(spark, table))
         if made := tuple(change for change in changes if change.is_made):
             writer.alter(spark, table, made)
         progress.add_changes(changes)
@@ -636,7 +636,9 @@ class BatchWriter:
                 columns, _ = diff_with_table(
                     older, table_schema.types, self._writer.can_widen, table_schema.sources
                 )
-                columns = columns.with_filled(table_schema.names_fed_by(table_schema.filled))
+                columns = columns.with_text_partitions(
+                    table_schema.names_fed_by(table_schema.text_partitions)
+                )
             frame = SpoolFrame(spark, _list_paths(batches), columns, metadata)
             parts.append((frame, sum(batch.count for batch in batches)))
         return CombinedFrame(parts)

@@ -103,18 +103,18 @@ def reject_empty_partition_values(
     In a partition column, Delta would store null in place of a value in `PARTITION_NULLS`, such as
     an empty string, so the loader quarantines rows with such a value.
 
-    The attribute ``filled`` of the returned schema lists these columns' properties. For other
-    formats than Delta, return ``table_schema`` unchanged.
+    The attribute ``text_partitions`` of the returned schema lists these columns' properties. For
+    other formats than Delta, return ``table_schema`` unchanged.
     """
     if options.format != "delta":
         return table_schema
-    filled = (
+    sources = (
         field_.source
         for field_ in options.of(stream).partition_by
         if field_.transform == "identity"
         and _find_fault(table_schema, field_.source, (Text,)) is None
     )
-    return replace(table_schema, filled=tuple(filled))
+    return replace(table_schema, text_partitions=tuple(sources))
 
 
 def _find_fault(table_schema: TableSchema, source: str, types: tuple[type, ...]) -> str | None:

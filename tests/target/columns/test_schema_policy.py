@@ -210,15 +210,19 @@ def test_kept_column_is_filled_by_its_property() -> None:
 
 
 def test_partition_column_that_is_left_out_or_not_text_may_be_empty() -> None:
-    schema = replace(wanted(IGNORE, {"a": TEXT, "b": TEXT, "c": TEXT}), filled=("a", "b", "c"))
+    schema = replace(
+        wanted(IGNORE, {"a": TEXT, "b": TEXT, "c": TEXT}), text_partitions=("a", "b", "c")
+    )
     fitted, _ = diff_with_table(schema, {"a": "string", "b": "bigint"})
-    assert fitted.filled == ("a",)
+    assert fitted.text_partitions == ("a",)
 
 
 def test_partition_columns_of_the_table_may_not_be_empty_whatever_the_settings_are() -> None:
     schema = wanted(EVOLVE, {"a": TEXT, "b": INT, "c": TEXT})
-    assert schema.with_filled(["a", "b", "year"]).filled == ("a",)
-    assert replace(schema, filled=("c",)).with_filled(["a", "c"]).filled == ("c", "a")
+    assert schema.with_text_partitions(["a", "b", "year"]).text_partitions == ("a",)
+    assert replace(schema, text_partitions=("c",)).with_text_partitions(
+        ["a", "c"]
+    ).text_partitions == ("c", "a")
 
 
 def test_schemas_of_one_run_are_merged_under_every_policy() -> None:

@@ -179,7 +179,7 @@ def test_folder_that_spark_has_written_is_refused_with_the_reason(tmp_path: Path
 
 
 def test_text_that_a_partition_stores_as_null_is_refused(tmp_path: Path):
-    table_schema = replace(make_schema({"s": {"type": "string"}}), filled=("s",))
+    table_schema = replace(make_schema({"s": {"type": "string"}}), text_partitions=("s",))
     for text, is_refused in (("x", False), ("", True), ("__HIVE_DEFAULT_PARTITION__", True)):
         path = write_lines(tmp_path / "lines", [json.dumps({"s": text})])
         if is_refused:

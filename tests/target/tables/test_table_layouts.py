@@ -65,7 +65,7 @@ def test_layout_of_one_stream_overrides_and_must_be_possible() -> None:
 def test_text_partition_column_of_delta_must_not_be_empty() -> None:
     wish = {"path": "/t", "partition_by": ["region", "on", "day(at)", "gone"]}
     asked = settings.load_options(wish)
-    assert reject_empty_partition_values(asked, SALES, LAYOUT).filled == ("region",)
+    assert reject_empty_partition_values(asked, SALES, LAYOUT).text_partitions == ("region",)
     iceberg = settings.load_options({**wish, "format": "iceberg"})
     assert reject_empty_partition_values(iceberg, SALES, LAYOUT) == LAYOUT
 
