@@ -18,7 +18,7 @@ __all__ = [
     "UNCASTABLE",
     "UNREADABLE",
     "build_meta",
-    "change_entry",
+    "change_entries",
     "changes_in_json",
     "constant_columns",
     "get_extracted_at",
@@ -33,7 +33,6 @@ integer column."""
 UNREADABLE = "DESTINATION_SERIALIZATION_ERROR"
 """Reason in `_airbyte_meta` for a null that replaces a value of a wrong structure, such as a text
 in a struct column."""
-
 
 NODE_DIGITS = 12
 """Number of characters in the last group of a UUID."""
@@ -113,7 +112,7 @@ def _source_changes() -> str:
     return f"if(coalesce(startswith({changes}, '['), false), {changes}, '[]')"
 
 
-def change_entry(fields: str, field: str, reason: str) -> str:
+def change_entries(fields: str, field: str, reason: str) -> str:
     """Return the SQL of an array of entries for the list ``changes`` of ``_airbyte_meta``.
 
     Each entry says that a field was set to null, and why.
@@ -134,6 +133,6 @@ def changes_in_json(changes: list[str]) -> str:
     report the same change.
 
     Args:
-        changes: The SQL expressions of the arrays, as `change_entry` returns them.
+        changes: The SQL expressions of the arrays, as `change_entries` returns them.
     """
     return f"to_json(array_distinct(concat({', '.join(changes)})))"

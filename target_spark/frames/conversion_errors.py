@@ -29,15 +29,15 @@ from target_spark.columns import (
     TableSchema,
     Timestamp,
 )
-from target_spark.frames.airbyte_meta import UNCASTABLE, UNREADABLE, change_entry, changes_in_json
+from target_spark.frames.airbyte_meta import UNCASTABLE, UNREADABLE, change_entries, changes_in_json
 from target_spark.frames.json_reader import variants_from_json
 from target_spark.frames.record_repair import is_unreadable, structured_columns
 from target_spark.frames.sql_casts import exact_cast, is_scalar
 from target_spark.frames.sql_plan import (
     build_arrays_by_type,
+    build_key_checks,
+    build_partition_null_checks,
     converted_columns,
-    find_corrupted_keys,
-    find_partition_nulls,
     key_values,
     source_expression,
 )
@@ -73,14 +73,14 @@ class ErrorColumns(NamedTuple):
 
     Attributes:
         precomputed: Definitions of helper columns for the other expressions.
-        any: A condition that is true if the row must be quarantined.
+        is_bad: A condition that is true if the row must be quarantined.
         reasons: An array of texts that describe the errors.
         changes: A JSON list with an Airbyte change entry for each value that became null. None if
             every row with an error is quarantined.
     """
 
     precomputed: tuple[str, ...]
-    any: str
+    is_bad: str
     reasons: str
     changes: str | None
 
@@ -127,10 +127,10 @@ def build_error_columns(table_schema: TableSchema) -> ErrorColumns:
 
 def _build_changes(fault_arrays: Mapping[str, str]) -> str:
     value_changes = (
-        change_entry(faults, f"concat({sql_literal(source)}, `f`.`path`)", UNCASTABLE)
+        change_entries(faults, f"concat({sql_literal(source)}, `f`.`path`)", UNCASTABLE)
         for source, faults in fault_arrays.items()
     )
-    return changes_in_json([change_entry("`_nulled`", "`f`", UNREADABLE), *value_changes])
+    return changes_in_json([change_entries("`_nulled`", "`f`", UNREADABLE), *value_changes])
 
 
 def _build_fault_array(type_: ColumnType, *, truncate: bool) -> str:
@@ -171,9 +171,9 @@ def _find_line_errors(table_schema: TableSchema) -> dict[str, str]:
         faults["not an object"] = "coalesce(NOT startswith(`whole`, '{'), false)"
     for key, value in key_values(table_schema).items():
         faults[f"{key}: {MISSING_KEY}"] = f"(`_corrupt` IS NULL AND {value} IS NULL)"
-    for key, falsified in find_corrupted_keys(table_schema).items():
-        faults[f"{key}: an unpaired surrogate"] = falsified
-    return faults | find_partition_nulls(table_schema)
+    for key, corrupted in build_key_checks(table_schema).items():
+        faults[f"{key}: an unpaired surrogate"] = corrupted
+    return faults | build_partition_null_checks(table_schema)
 
 
 class UnparsedReasons(NamedTuple):

@@ -30,7 +30,7 @@ from target_spark.frames.sql_casts import exact_cast
 from target_spark.frames.sql_plan import (
     SelectPlan,
     build_row_check,
-    count_missing_timezones,
+    build_timezone_counts,
     fast_plan,
     tolerant_plan,
 )
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
 
 __all__ = ["BatchMetadata", "Counts", "SpoolFrame"]
-
 
 _LINE_ORDINAL = (
     r"""coalesce(`n`, try_cast(regexp_extract(`_corrupt`, r'\A\{"n":([0-9]+)', 1) AS BIGINT))"""
@@ -134,7 +133,7 @@ class SpoolFrame:
         return self._convert_lines().selectExpr(
             *tolerant_plan(self._table_schema).values,
             f"{_LINE_ORDINAL} AS {quote(ORDINAL)}",
-            f"if({faults.any}, {faults.reasons}, NULL) AS `reasons`",
+            f"if({faults.is_bad}, {faults.reasons}, NULL) AS `reasons`",
         )
 
     def good(self, strict: bool) -> DataFrame:
@@ -155,7 +154,7 @@ class SpoolFrame:
             )
             return self._observe_counts(lines, plan)
         plan, faults = tolerant_plan(self._table_schema), build_error_columns(self._table_schema)
-        lines = self._convert_lines().where(f"NOT {faults.any}")
+        lines = self._convert_lines().where(f"NOT {faults.is_bad}")
         return self._observe_counts(lines, plan, counts_nulled=faults.changes is not None)
 
     def _observe_counts(
@@ -165,7 +164,7 @@ class SpoolFrame:
         from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
         self._observation = Observation()
-        sums = enumerate(count_missing_timezones(self._table_schema).values())
+        sums = enumerate(build_timezone_counts(self._table_schema).values())
         nulled = [F.expr("count_if(`_changes` != '[]')").alias("nulled")] if counts_nulled else []
         counts = (
             F.count(F.lit(1)).alias("rows"),
@@ -192,7 +191,7 @@ class SpoolFrame:
             raise RuntimeError("counts are known only after an action on the good rows")
         counted = self._counted
         metrics = get_observation(self._spark, self._observation, lambda: counted, expected)
-        names = enumerate(count_missing_timezones(self._table_schema))
+        names = enumerate(build_timezone_counts(self._table_schema))
         zoneless = {name: metrics[f"zoneless_{index}"] for index, name in names}
         nonzero = {name: count for name, count in zoneless.items() if count}
         return Counts(metrics["rows"], nonzero, metrics.get("nulled", 0))
@@ -207,10 +206,10 @@ class SpoolFrame:
         faults = build_error_columns(self._table_schema)
         faulty = (
             self._convert_lines()
-            .where(faults.any)
+            .where(faults.is_bad)
             .selectExpr(
                 f"{_LINE_ORDINAL} AS `ordinal`",
-                f"{faults.reasons} AS `found`",
+                f"{faults.reasons} AS `value_reasons`",
                 "`_corrupt` IS NOT NULL AS `unread`",
                 f"{exact_cast('`t`', Timestamp(), truncate=True)} AS `extracted_at`",
             )
@@ -224,7 +223,7 @@ class SpoolFrame:
         explained = _add_columns(
             _add_columns(faulty.join(raw, "ordinal"), unread.record), unread.precomputed
         )
-        reasons = f"if(`unread`, concat(`found`, {unread.reasons}), `found`)"
+        reasons = f"if(`unread`, concat(`value_reasons`, {unread.reasons}), `value_reasons`)"
         return explained.selectExpr(
             "`raw`", f"{reasons} AS `reasons`", "`ordinal`", "`extracted_at`", "`version`"
         )

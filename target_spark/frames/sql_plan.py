@@ -50,12 +50,12 @@ __all__ = [
     "SEQUENCE_STEP",
     "SelectPlan",
     "build_arrays_by_type",
+    "build_key_checks",
+    "build_partition_null_checks",
     "build_row_check",
+    "build_timezone_counts",
     "converted_columns",
-    "count_missing_timezones",
     "fast_plan",
-    "find_corrupted_keys",
-    "find_partition_nulls",
     "key_values",
     "source_expression",
     "tolerant_plan",
@@ -84,7 +84,6 @@ _UNPAIRED_SURROGATE = (
 ``\\ud800``."""
 
 _Convert: TypeAlias = Callable[[str, ColumnType], str]
-_GetValue: TypeAlias = Callable[[Column], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +140,12 @@ def build_row_check(table_schema: TableSchema) -> str:
     A row is valid if its record could be parsed, has a value for each primary key, and has no text
     in a partition column that would be stored as null. Other values are not checked.
     """
-    fits = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
-    fits += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
-    fits += (f"NOT {nulled}" for nulled in find_partition_nulls(table_schema).values())
-    fits += ["startswith(`whole`, '{')"] if table_schema.keeps_whole else []
-    fits += (f"NOT {falsified}" for falsified in find_corrupted_keys(table_schema).values())
-    return f"if({' AND '.join(fits)}, true, raise_error('{BAD_ROWS_MARKER}'))"
+    conditions = ["`_corrupt` IS NULL", "`r` IS NOT NULL"]
+    conditions += (f"{value} IS NOT NULL" for value in key_values(table_schema).values())
+    conditions += (f"NOT {nulled}" for nulled in build_partition_null_checks(table_schema).values())
+    conditions += ["startswith(`whole`, '{')"] if table_schema.keeps_whole else []
+    conditions += (f"NOT {corrupted}" for corrupted in build_key_checks(table_schema).values())
+    return f"if({' AND '.join(conditions)}, true, raise_error('{BAD_ROWS_MARKER}'))"
 
 
 def key_values(table_schema: TableSchema) -> dict[str, str]:
@@ -154,7 +153,7 @@ def key_values(table_schema: TableSchema) -> dict[str, str]:
     return _source_expressions(table_schema, table_schema.key_sources)
 
 
-def find_partition_nulls(table_schema: TableSchema) -> dict[str, str]:
+def build_partition_null_checks(table_schema: TableSchema) -> dict[str, str]:
     """Return SQL conditions that are true if a partition column would store a text as null.
 
     The keys of the result describe the property and the text, for error messages.
@@ -177,7 +176,7 @@ def _source_expressions(table_schema: TableSchema, sources: Iterable[str]) -> di
     return {source: source_expression(columns[source]) for source in sources}
 
 
-def find_corrupted_keys(table_schema: TableSchema) -> dict[str, str]:
+def build_key_checks(table_schema: TableSchema) -> dict[str, str]:
     """Return SQL conditions that are true if a key may be corrupted, by primary key property.
 
     If a record is read as text, Spark replaces an unpaired surrogate (an invalid Unicode escape) by
@@ -205,7 +204,10 @@ def converted_columns(table_schema: TableSchema) -> list[Column]:
 
 
 def build_arrays_by_type(
-    columns: Iterable[Column], build_sql: Callable[[ColumnType], str], name: str, value: _GetValue
+    columns: Iterable[Column],
+    build_sql: Callable[[ColumnType], str],
+    name: str,
+    get_value: Callable[[Column], str],
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return SQL that converts the values of all columns of the same type together, as one array.
 
@@ -216,7 +218,7 @@ def build_arrays_by_type(
         build_sql: A function that returns the SQL to convert a value of a given type. In the SQL,
             the value is the column ``i``.
         name: The prefix of the names of the array columns.
-        value: A function that returns the SQL of a column's value before the conversion.
+        get_value: A function that returns the SQL of a column's value before the conversion.
 
     Returns:
         A tuple of two items: the definitions of the array columns, and the SQL of each converted
@@ -228,7 +230,7 @@ def build_arrays_by_type(
     arrays: list[str] = []
     items: dict[str, str] = {}
     for number, (type_, members) in enumerate(groups.items()):
-        values = ", ".join(map(value, members))
+        values = ", ".join(map(get_value, members))
         arrays.append(f"transform(array({values}), `i` -> {build_sql(type_)}) AS `{name}{number}`")
         items |= {
             each.source: f"`{name}{number}`[{position}]" for position, each in enumerate(members)
@@ -331,7 +333,7 @@ def _convert_field(value: str, field: Column, convert: _Convert, depth: int) -> 
 
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
-def count_missing_timezones(table_schema: TableSchema) -> Mapping[str, str]:
+def build_timezone_counts(table_schema: TableSchema) -> Mapping[str, str]:
     """Return SQL that counts the date-times without a time zone in one row, by column name.
 
     The number may exceed 1 in a column of arrays. Columns without date-times are left out.
