@@ -8,7 +8,7 @@ cannot plan a SQL MERGE whose source reads an Iceberg table twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -104,7 +104,7 @@ def table_column(target: str, name: str) -> str:
 def match_keys(target: str, keys: Sequence[str]) -> str:
     """Return a SQL condition, true if a batch row and a table row have equal, non-null keys.
 
-    ``target`` is the alias of the table.
+    ``target`` is the SQL name of the table.
     """
     return " AND ".join(f"{table_column(target, key)} = {source_column(key)}" for key in keys)
 
@@ -120,7 +120,7 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
         columns: The columns to update and insert.
         keys: The key columns, and the rules for order and deletions.
     """
-    is_newer = _newer_condition(target, keys)
+    is_newer = _build_newer_condition(target, keys)
     removed = [keys.removed] if keys.removed is not None else []
     removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
     return Merge(
@@ -131,7 +131,7 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
                 Matched(None, _all(is_newer, f"{source_column(name)} IS NOT NULL"))
                 for name in removed
             ),
-            *_deletion_clause(is_newer, keys),
+            *_build_deletion_clauses(is_newer, keys),
             Matched({name: source_column(name) for name in columns}, is_newer),
         ),
         columns,
@@ -139,7 +139,7 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
     )
 
 
-def _newer_condition(target: str, keys: MergeKeys) -> str | None:
+def _build_newer_condition(target: str, keys: MergeKeys) -> str | None:
     """Return a SQL condition, true if a batch row may replace the table row with the same key.
 
     The batch row may do so if its replication key is not lower. It may also do so if the table row
@@ -156,21 +156,20 @@ def _newer_condition(target: str, keys: MergeKeys) -> str | None:
     return f"({' OR '.join(conditions)})"
 
 
-def _deletion_clause(newer: str | None, keys: MergeKeys) -> Iterator[Matched]:
-    """Yield the MERGE clause that sets the deletion time of table rows.
+def _build_deletion_clauses(newer: str | None, keys: MergeKeys) -> list[Matched]:
+    """Return the MERGE clause that sets the deletion time of table rows, as a list.
 
-    The clause applies to keys for which the batch has only delete records. Nothing is yielded if
+    The clause applies to keys for which the batch has only delete records. The list is empty if
     delete records remove rows, or if the stream has no delete records.
 
     Args:
-        newer: A condition that must also be true, from `_newer_condition`; None for no condition.
+        newer: A condition that must also be true; None for no condition.
         keys: The rules for deletions.
     """
-    if keys.deleted is not None and not keys.hard_delete:
-        yield Matched(
-            {keys.deleted: source_column(keys.deleted)},
-            _all(newer, source_column(DELETE_ONLY_COLUMN)),
-        )
+    if keys.deleted is None or keys.hard_delete:
+        return []
+    condition = _all(newer, source_column(DELETE_ONLY_COLUMN))
+    return [Matched({keys.deleted: source_column(keys.deleted)}, condition)]
 
 
 def _all(*conditions: str | None) -> str | None:
