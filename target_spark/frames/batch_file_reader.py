@@ -29,7 +29,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from target_spark.columns import DELETED_AT
 from target_spark.errors import TargetSparkError
 from target_spark.frames.json_reader import WHOLE_FILES
-from target_spark.loader.batch_file_checks import JSONL, BatchFile, explain_unreadable, get_file_key
+from target_spark.loader.batch_file_checks import (
+    JSONL,
+    BatchFile,
+    get_file_key,
+    make_unreadable_error,
+)
 from target_spark.spark.row_counts import get_observation
 from target_spark.storage.commit_retry import FailureKind, classify_failure, first_error_line
 from target_spark.tables.identifiers import quote, sql_literal
@@ -247,7 +252,7 @@ def _group_files(files: Sequence[BatchFile]) -> list[list[int]]:
     """
     groups: dict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for index, file in enumerate(files):
-        groups[file.format, file.in_json].append(index)
+        groups[file.format, file.json_properties].append(index)
     return list(groups.values())
 
 
@@ -275,7 +280,7 @@ def _create_scans(
             for same_file in indexes.values():
                 yield from _create_scans(spark, files, same_file)
             return
-        lines = _select_parquet_lines(frame, files[group[0]].in_json)
+        lines = _select_parquet_lines(frame, files[group[0]].json_properties)
         blocks = _find_parquet_blocks(frame)
     _check_formats(files, indexes, blocks)
     yield _Scan(indexes, lines, blocks)
@@ -297,15 +302,15 @@ def _check_formats(files: Sequence[BatchFile], indexes: _Indexes, blocks: Sequen
     for block in blocks:
         key = get_file_key(block.file, escaped=True)
         if key not in indexes:
-            raise explain_unreadable(files[0].stream, block.file, "it is a folder, not a file")
+            raise make_unreadable_error(files[0].stream, block.file, "it is a folder, not a file")
         file = files[indexes[key][0]]
         if block.is_singer:
             reason = "it contains Singer messages instead of plain records"
-            raise explain_unreadable(file.stream, file.address, reason)
+            raise make_unreadable_error(file.stream, file.address, reason)
         if block.broken_id is not None:
             line = lines_before[key] + block.broken_id - block.first_id + 1
             reason = f"line {line} is not a JSON object, or was cut off"
-            raise explain_unreadable(file.stream, file.address, reason)
+            raise make_unreadable_error(file.stream, file.address, reason)
         lines_before[key] += block.line_count
 
 
@@ -404,12 +409,12 @@ def _find_text_blocks(lines: DataFrame) -> list[_Block]:
     return sorted((_Block(*row) for row in blocks.collect()), key=attrgetter("file", "offset"))
 
 
-def _select_parquet_lines(frame: DataFrame, in_json: Collection[str]) -> DataFrame:
+def _select_parquet_lines(frame: DataFrame, json_properties: Collection[str]) -> DataFrame:
     return frame.selectExpr(
         "`_metadata`.`file_path` AS `file`",
         "0L AS `block`",
         "`_metadata`.`row_index` AS `id`",
-        f"{_build_record_sql(frame.schema, in_json)} AS `value`",
+        f"{_build_record_sql(frame.schema, json_properties)} AS `value`",
     )
 
 
@@ -483,18 +488,18 @@ def _encode_as_json(value: str) -> str:
 # Parquet's rows as JSON
 
 
-def _build_record_sql(schema: StructType, in_json: Collection[str]) -> str:
+def _build_record_sql(schema: StructType, json_properties: Collection[str]) -> str:
     """Return the SQL that converts a Parquet row to a JSON object.
 
     Args:
         schema: The schema of the Parquet file.
-        in_json: The names of string columns that may contain JSON. A valid JSON value is inserted
-            as JSON, and any other value as a JSON string.
+        json_properties: The names of string columns that may contain JSON. A valid JSON value is
+            inserted as JSON, and any other value as a JSON string.
     """
     texts = [
         each.name
         for each in schema
-        if each.dataType.typeName() == "string" and each.name in in_json
+        if each.dataType.typeName() == "string" and each.name in json_properties
     ]
     values = [
         f"{_replace_nan(quote(each.name), each.dataType)} AS {quote(each.name)}"
@@ -540,7 +545,8 @@ def _replace_nan(value: str, type_: DataType, depth: int = 0) -> str:
     if name == "struct":
         fields = [(quote(field.name), field.dataType) for field in kind]
         inner = ", ".join(
-            f"{_replace_nan(f'{value}.{own}', each, depth)} AS {own}" for own, each in fields
+            f"{_replace_nan(f'{value}.{field}', field_type, depth)} AS {field}"
+            for field, field_type in fields
         )
         return f"if({value} IS NULL, NULL, struct({inner}))"
     return value
@@ -569,7 +575,7 @@ def reading_files(files: Sequence[BatchFile]) -> Iterator[None]:
         match = _READ_FAILURES.search(_restore_original_paths(files, str(error)))
         where = (match[1] or match[2]) if match else ", ".join(file.address for file in files[:3])
         reason = _restore_original_paths(files, first_error_line(error)).rstrip(". ")
-        raise explain_unreadable(files[0].stream, where, reason) from error
+        raise make_unreadable_error(files[0].stream, where, reason) from error
 
 
 def _restore_original_paths(files: Sequence[BatchFile], text: str) -> str:

@@ -36,9 +36,9 @@ __all__ = [
     "BatchFile",
     "check_batch_files",
     "check_content",
-    "explain_unreadable",
     "find_json_columns",
     "get_file_key",
+    "make_unreadable_error",
 ]
 
 JSONL: Final = "jsonl"
@@ -63,9 +63,9 @@ class BatchFile:
         ordinal: The position of the BATCH message in the input.
         version: The table version of the rows, or None for an unversioned stream.
         nbytes: The size in bytes; 0 if unknown.
-        in_json: Names of the properties whose JSON Schema allows other types than string, and of
-            the columns that a Parquet file marks as JSON. If the file stores such a property in a
-            text column, the text is parsed as JSON.
+        json_properties: Names of the properties whose JSON Schema allows other types than string,
+            and of the columns that a Parquet file marks as JSON. If the file stores such a property
+            in a text column, the text is parsed as JSON.
         copy: The path of a downloaded copy, from which the rows are read. "" if the rows are read
             from the address.
     """
@@ -76,7 +76,7 @@ class BatchFile:
     ordinal: int
     version: int | None = None
     nbytes: int = 0
-    in_json: frozenset[str] = frozenset()
+    json_properties: frozenset[str] = frozenset()
     copy: str = ""
 
     @property
@@ -106,7 +106,7 @@ class BatchFile:
 
         Without the escapes Spark would treat the URL as a glob pattern.
         """
-        return _GLOB.sub(lambda found: f"\\{found[0]}", self.read_url)
+        return _GLOB.sub(r"\\\g<0>", self.read_url)
 
 
 def check_batch_files(
@@ -138,7 +138,7 @@ def check_batch_files(
         raise FilesError(f"Stream {event.stream}: {error}. {_NOTHING_COMMITTED}") from None
     encoding = _get_encoding(event)
     properties = object_schema(schema).get("properties") or {}
-    in_json = frozenset(name for name, each in properties.items() if not _is_text(each))
+    json_properties = frozenset(name for name, each in properties.items() if not _is_text(each))
     for path in event.paths:
         _check_url_allowed(event.stream, path, limits.schemes, roots)
     addresses = [_resolve_url(event.stream, path, encoding) for path in event.paths]
@@ -150,7 +150,7 @@ def check_batch_files(
             ordinal=ordinal,
             version=event.version,
             nbytes=_get_local_size(address),
-            in_json=in_json,
+            json_properties=json_properties,
         )
         for address in addresses
     )
@@ -167,7 +167,7 @@ def check_content(file: BatchFile, limits: FileLimits) -> None:
     try:
         check_file(path, file.encoding, limits.line)
     except ValueError as error:
-        raise explain_unreadable(file.stream, file.address, str(error).rstrip(".")) from error
+        raise make_unreadable_error(file.stream, file.address, str(error).rstrip(".")) from error
 
 
 def find_json_columns(file: BatchFile) -> frozenset[str]:
@@ -199,7 +199,7 @@ def get_file_key(address: str, *, escaped: bool = False) -> str:
     return f"{scheme}:{re.sub('/+', '/', f'/{rest}')}"
 
 
-def explain_unreadable(stream: StreamId, address: str, reason: str) -> FilesError:
+def make_unreadable_error(stream: StreamId, address: str, reason: str) -> FilesError:
     """Return a FilesError for a file of a BATCH message that cannot be read.
 
     Its message names the stream, the file and the reason, and says that no row of the file was
@@ -249,7 +249,7 @@ def _check_url_allowed(
     try:
         check_url(path, schemes, roots)
     except ValueError as error:
-        raise explain_unreadable(stream, path, str(error)) from None
+        raise make_unreadable_error(stream, path, str(error)) from None
 
 
 def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -> str:
@@ -260,9 +260,9 @@ def _resolve_url(stream: StreamId, path: str, encoding: BaseBatchFileEncoding) -
     """
     name = path.rsplit("/", 1)[-1]
     if not name:
-        raise explain_unreadable(stream, path, "it is a folder, not a file")
+        raise make_unreadable_error(stream, path, "it is a folder, not a file")
     if name.startswith(("_", ".")):
-        raise explain_unreadable(stream, path, "Spark skips files whose names begin with _ or .")
+        raise make_unreadable_error(stream, path, "Spark skips files whose names begin with _ or .")
     if encoding.format == JSONL:
         _check_suffix(stream, path, name, encoding.compression == "gzip")
     local = to_local_path(path)
@@ -280,10 +280,10 @@ def _check_suffix(stream: StreamId, path: str, name: str, gzipped: bool) -> None
     ending = _COMPRESSION_SUFFIX.search(name)
     if gzipped and (ending is None or ending[1].lower() != "gz"):
         reason = "its encoding is gzip, which Spark detects only if the name ends in .gz"
-        raise explain_unreadable(stream, path, reason)
+        raise make_unreadable_error(stream, path, reason)
     if not gzipped and ending is not None:
         reason = f"its encoding is not compressed, but its name ends in {ending[0]}"
-        raise explain_unreadable(stream, path, reason)
+        raise make_unreadable_error(stream, path, reason)
 
 
 def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
@@ -303,8 +303,8 @@ def _find_local_file(stream: StreamId, path: str, local: Path) -> Path:
                 return Path(os.path.abspath(candidate))  # noqa: PTH100  (keeps links, removes ..)
         is_special_file = local.exists() and not local.is_dir()
     except OSError as error:  # the name is too long
-        raise explain_unreadable(stream, path, str(error.strerror).lower()) from None
-    raise explain_unreadable(
+        raise make_unreadable_error(stream, path, str(error.strerror).lower()) from None
+    raise make_unreadable_error(
         stream, path, "it is not a regular file" if is_special_file else "it does not exist"
     )
 

@@ -55,8 +55,8 @@ def downloaded_files(
     """Context manager that checks batch files, downloads remote ones, and yields those to read.
 
     In each yielded file, ``copy`` is the path of the local copy, or "" if Spark reads the URL, and
-    ``in_json`` includes the columns that the file marks as JSON. The copies are in a subfolder of
-    ``folder``, and are deleted when the block ends.
+    ``json_properties`` includes the columns that the file marks as JSON. The copies are in a
+    subfolder of ``folder``, and are deleted when the block ends.
 
     Raises:
         FilesError: A file is missing, corrupt, or exceeds the limits.
@@ -77,7 +77,9 @@ def _merge_findings(file: BatchFile, checked: BatchFile | None) -> BatchFile:
     """
     if checked is None:
         return file
-    return replace(file, copy=checked.copy, in_json=file.in_json | checked.in_json)
+    return replace(
+        file, copy=checked.copy, json_properties=file.json_properties | checked.json_properties
+    )
 
 
 def _check(file: BatchFile, limits: FileLimits) -> BatchFile:
@@ -88,7 +90,7 @@ def _check(file: BatchFile, limits: FileLimits) -> BatchFile:
     """
     with reading_files([file]):
         check_content(file, limits)
-        return replace(file, in_json=find_json_columns(file))
+        return replace(file, json_properties=find_json_columns(file))
 
 
 def _check_and_download(
@@ -111,12 +113,12 @@ def _check_and_download(
         return checked
     download_folder.mkdir(mode=0o700)
     reads_copies = runs_on_this_machine(spark.sparkContext.master or "")
-    full = disk_full_context(
+    explaining_full_disk = disk_full_context(
         f"uncommitted rows ({download_folder.parent})",
         "Free space there, or set staging",
     )
     download = partial(_download_file, spark, download_folder)
-    with full, ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
+    with explaining_full_disk, ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as pool:
         # In chunks, so that copies which are only checked do not fill the disk together.
         for start in range(0, len(remote_files), _PARALLEL_DOWNLOADS):
             chunk = remote_files[start : start + _PARALLEL_DOWNLOADS]

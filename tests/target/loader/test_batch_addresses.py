@@ -75,7 +75,7 @@ def test_properties_of_parquet_files_other_than_text_are_in_json(
     """SEC21: also if the schema is invalid; then it declares no properties."""
     files = BatchFiles(StreamId("a"), ["hdfs://name/a.parquet"], {"format": "parquet"})
     (found,) = check_batch_files(files, 1, schema, roots=["hdfs://name/tables"])
-    assert found.in_json == more
+    assert found.json_properties == more
 
 
 def test_columns_that_a_parquet_file_marks_as_json_are_read_as_json(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_columns_that_a_parquet_file_marks_as_json_are_read_as_json(tmp_path: Pa
         closing(SpoolFolder(tmp_path)) as folder,
         downloaded_files(no_spark, files, folder, FileLimits()) as checked,
     ):
-        assert [file.in_json for file in checked] == [{"a"}, set(), set(), {"a"}]
+        assert [file.json_properties for file in checked] == [{"a"}, set(), set(), {"a"}]
         assert [file.address for file in checked] == [file.address for file in files]
 
 
