@@ -171,7 +171,7 @@ class CommitPipeline:
 
         If the stream overwrites its table, the batch is kept until the stream is complete.
         """
-        self.close_batch(stream, stream.spool.cut())
+        self.close_batch(stream, stream.spool.close_batch())
 
     def close_batch(self, stream: LoadedStream, batch: Batch) -> None:
         """Queue the commit of a batch that will receive no more rows.

@@ -354,7 +354,7 @@ class Spool:
         """Return the seconds since the batch received its first row; 0.0 if it is empty."""
         return time.monotonic() - self.oldest if self.count else 0.0
 
-    def cut(self) -> Batch:
+    def close_batch(self) -> Batch:
         """Close the open batch and return it for a commit. Later rows are added to a new batch.
 
         Raises:

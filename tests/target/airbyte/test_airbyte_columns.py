@@ -214,7 +214,7 @@ def test_spool_line_contains_the_meta_of_its_row(tmp_path: Path):
         long = b'{"x":"' + b"x" * (1 << 20) + b'"}'
         spool.add(Rows(StreamId("a"), [long], meta=[changes]), 7)
         spool.add(Rows(StreamId("a"), [long]), 8)
-        first, *rest = Path(spool.cut().paths[0]).read_bytes().splitlines()
+        first, *rest = Path(spool.close_batch().paths[0]).read_bytes().splitlines()
     finally:
         folder.close()
     assert first == b'{"n":5,"t":null,"v":2,"m":{"changes":[]},"r":{"x":1}}'

@@ -229,7 +229,7 @@ def test_long_record_is_copied_at_most_twice_before_the_disk(tmp_path: Path) -> 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 1
-    batch = spool.cut()
+    batch = spool.close_batch()
     (path,) = batch.paths
     assert Path(path).read_bytes() == b'{"n":0,"t":null,"v":null,"r":{"x":"%s"}}\n' % (b"x" * size)
     assert batch.nbytes == Path(path).stat().st_size

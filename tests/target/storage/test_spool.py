@@ -48,7 +48,7 @@ def test_line_contains_ordinal_time_version_and_the_unchanged_record(folder: Spo
     bodies = [b'{"x" : 1.50}', b'{"x":1E400}']
     times = ['a "time"\n', None]
     spool.add(Rows(A, bodies, extracted_at=times, version=3), 17)
-    batch = spool.cut()
+    batch = spool.close_batch()
     (path,) = batch.paths
     assert Path(path).read_bytes() == (
         b'{"n":17,"t":"a \\"time\\"\\n","v":3,"r":{"x" : 1.50}}\n'
@@ -62,18 +62,18 @@ def test_one_extraction_time_may_apply_to_a_whole_chunk(folder: SpoolFolder) -> 
     spool = Spool(folder, A)
     spool.add(Rows(A, [b"{}", b"{}"], extracted_at="noon"), 0)
     spool.add(Rows(A, [b"{}"]), 2)
-    assert [line["t"] for line in read(spool.cut())] == ["noon", "noon", None]
+    assert [line["t"] for line in read(spool.close_batch())] == ["noon", "noon", None]
 
 
-def test_cut_starts_a_new_batch_and_keeps_the_old_file(folder: SpoolFolder) -> None:
+def test_closing_starts_a_new_batch_and_keeps_the_old_file(folder: SpoolFolder) -> None:
     spool = Spool(folder, A)
     spool.add(Rows(A, [b'{"_sdc_deleted_at":null}']), 0)
-    first = spool.cut()
+    first = spool.close_batch()
     assert (spool.count, spool.nbytes, spool.age()) == (0, 0, 0.0)
     with pytest.raises(ValueError, match="Nothing is spooled for stream a"):
-        spool.cut()
+        spool.close_batch()
     spool.add(Rows(A, [b'{"n":2}']), 9)
-    second = spool.cut()
+    second = spool.close_batch()
     assert (first.has_deletes, second.has_deletes) == (True, False)
     assert [line["n"] for line in read(first) + read(second)] == [0, 9]
     first.remove()
@@ -100,7 +100,7 @@ def test_alternating_streams_use_a_limited_number_of_open_files(folder: SpoolFol
             spool.add(Rows(spool.stream, [b'{"turn":%d}' % turn]), turn * len(spools) + number)
     assert open_descriptors() <= descriptors + MAX_OPEN_FILES
     for number, spool in enumerate(spools):
-        assert [line["n"] for line in read(spool.cut())] == [number, number + len(spools)]
+        assert [line["n"] for line in read(spool.close_batch())] == [number, number + len(spools)]
 
 
 def test_spool_folder_is_private_and_removed_on_close(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_too_long_record_is_an_error_that_names_the_limit(
     )
     with pytest.raises(InvalidInputLine, match=words):
         spool.add(Rows(A, [b"{}", longest + b" "]), 2)
-    batch = spool.cut()
+    batch = spool.close_batch()
     assert (batch.count, batch.last) == (1, 1)
 
 
@@ -277,9 +277,9 @@ def test_batch_knows_if_it_has_large_rows(folder: SpoolFolder) -> None:
     spool = Spool(folder, A)
     spool.add(Rows(A, [b'{"x":1}', b'{"x":"%s"}' % (b"x" * (1 << 20))]), 1)
     assert not spool.large_bytes
-    assert not spool.cut().has_large_rows
+    assert not spool.close_batch().has_large_rows
     large = b'{"x":"%s"}' % (b"x" * (2 << 20))
     spool.add(Rows(A, [b"{}", large, large]), 3)
     assert spool.large_bytes == 2 * len(large)
-    assert spool.cut().has_large_rows
+    assert spool.close_batch().has_large_rows
     assert not spool.large_bytes
