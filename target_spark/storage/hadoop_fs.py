@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "fetch_file",
+    "flush_table",
+    "flush_to_disk",
     "get_last_modified",
     "is_remote_session",
     "list_folders",
     "remove_file",
     "remove_folder",
-    "sync",
-    "sync_table",
     "upload_file",
 ]
 
@@ -141,13 +141,14 @@ def get_last_modified(spark: SparkSession, address: str) -> float | None:
         files = (each for each in (folder, *folder.rglob("*")) if each.is_file())
         return max((each.stat().st_mtime for each in files), default=None)
     system, path = _get_hadoop_objects(spark, address)
-    statuses, times = system.listFiles(path, True), list[float]()  # noqa: FBT003  (recursively)
+    statuses = system.listFiles(path, True)  # noqa: FBT003  (recursively)
+    times: list[float] = []
     while statuses.hasNext():
         times.append(statuses.next().getModificationTime() / 1000)
     return max(times, default=None)
 
 
-def sync(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
     """Flush a local file's content, or a local folder's list of entries, to the disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -156,7 +157,7 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) -> None:
+def flush_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) -> None:
     """Flush files of a local table and the folders that contain them to the disk (fsync).
 
     Hadoop's checksum file (``.crc``) of each file is flushed too.
@@ -169,13 +170,13 @@ def sync_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ()) 
     """
     files, folders = list(files), {folder, folder.parent}
     for file in files:
-        sync(file)
+        flush_to_disk(file)
         folders |= {file.parent, *(each for each in file.parents if folder in each.parents)}
     for file in (*(file.with_name(f".{file.name}.crc") for file in files), *hints):
         with suppress(FileNotFoundError):
-            sync(file)
+            flush_to_disk(file)
     for each in folders:
-        sync(each)
+        flush_to_disk(each)
 
 
 def _require_local_path(address: str) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from target_spark.errors import TableError
-from target_spark.storage.hadoop_fs import sync
+from target_spark.storage.hadoop_fs import flush_to_disk
 from target_spark.tables.commit_metadata import CommitMetadata
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class CommitManifest:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(folder / MANIFEST)
-        sync(folder)
+        flush_to_disk(folder)
 
 
 def open_dataset(folder: Path, manifest: CommitManifest | None = None) -> pa.dataset.Dataset | None:

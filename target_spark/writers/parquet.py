@@ -30,7 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from target_spark.columns import SchemaChange, TableSchema
 from target_spark.errors import ConflictError, UnsupportedError
 from target_spark.spark.row_counts import counted
-from target_spark.storage.hadoop_fs import remove_folder, sync
+from target_spark.storage.hadoop_fs import flush_to_disk, remove_folder
 from target_spark.storage.lock_files import open_lock_file
 from target_spark.storage.uris import to_local_folder, to_spark_uri
 from target_spark.tables.commit_metadata import CommitMetadata
@@ -474,9 +474,9 @@ def _move_files(staging: Path, folder: Path, commit: int) -> list[str]:
     """
     names: list[str] = []
     for number, part in enumerate(sorted(staging.glob("part-*.parquet"))):
-        sync(part)
+        flush_to_disk(part)
         names.append(f"part-{commit:08}-{number:05}.parquet")
         part.replace(folder / names[-1])
-    sync(folder)
+    flush_to_disk(folder)
     shutil.rmtree(folder / _STAGING, ignore_errors=True)
     return names

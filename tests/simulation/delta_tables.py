@@ -115,7 +115,7 @@ class DeltaTables:
             data_files: {
                 "row_count": lambda path: len(read_rows(path)),
                 "delta_statistics": lambda _path: "",
-                "sync_table": lambda *_: None,
+                "flush_table": lambda *_: None,
             },
         }
 

@@ -196,7 +196,7 @@ class IcebergTables:
                 "as_initial_rows": lambda df, _keys: df,
                 "build_upsert": lambda ref, *_: SimulatedMerge(ref),
             },
-            snapshot_reader: {"load": self._load, "sync_table": lambda *_: None},
+            snapshot_reader: {"load": self._load, "flush_table": lambda *_: None},
             snapshot_rollback: {"load": self._load},
         }
 

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 
 from target_spark.errors import CommitLostError
 from target_spark.spark.row_counts import Count
-from target_spark.storage.hadoop_fs import sync_table
+from target_spark.storage.hadoop_fs import flush_table
 from target_spark.storage.uris import to_spark_uri
 from target_spark.tables.table import Table
 from target_spark.writers.commit_checks import check_written_count
@@ -181,7 +181,7 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
             )
         nbytes += add["size"]
         files.append(path)
-    sync_table(folder, files)
+    flush_table(folder, files)
     return nbytes
 
 

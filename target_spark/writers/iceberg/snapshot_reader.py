@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from target_spark.errors import CommitLostError, ConflictError, TableError
-from target_spark.storage.hadoop_fs import is_remote_session, sync_table
+from target_spark.storage.hadoop_fs import flush_table, is_remote_session
 from target_spark.storage.uris import to_local_folder
 from target_spark.tables.iceberg_metadata import (
     IcebergSnapshot,
@@ -127,7 +127,7 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
                 f" {fault}. No state that covers its rows is emitted; restore the file, or start"
                 " again from a state before this commit."
             )
-    sync_table(folder, filter(None, files), [folder / "metadata" / "version-hint.text"])
+    flush_table(folder, filter(None, files), [folder / "metadata" / "version-hint.text"])
 
 
 def iterate_added_files(
