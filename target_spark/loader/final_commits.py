@@ -12,7 +12,7 @@ after its rows. No deletion is needed if all rows have the activated version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from target_spark.errors import IncompleteError, QuarantineError, TargetSparkError
@@ -145,30 +145,25 @@ class FinalCommits:
         Their states are held back, or their tables have old rows. Call this after the last commit.
         """
         withheld = self._ledger.withheld()
-        unfit = [
+        faults = [
             self._report.describe_incomplete(str(stream.id))
             for stream in streams
             if stream.id in withheld or stream.deletion_key in withheld
         ]
-        incomplete = self._incomplete_error()
-        if not unfit:
+        incomplete = self._make_incomplete_error(self._check_pending_deletions())
+        if not faults:
             return incomplete
         if incomplete is not None:
-            unfit.append(str(incomplete))
-        return QuarantineError(" ".join(unfit))
+            faults.append(str(incomplete))
+        return QuarantineError(" ".join(faults))
 
-    def _incomplete_error(self) -> IncompleteError | None:
-        """Return an error that lists the tables with old rows, or None if there are no such tables.
+    def _check_pending_deletions(self) -> list[str]:
+        """Return the streams whose tables still have rows of other Singer table versions.
 
-        Old rows stay in a table that was not overwritten, or whose rows of other Singer table
-        versions were not deleted, because its stream may be incomplete. States that waited for such
-        a deletion are emitted if the table has no old rows.
+        The rows were not deleted, because the stream may be incomplete. If a table has no such
+        rows, the states that waited for the deletion are emitted.
         """
-        faults = []
-        if self._not_overwritten:
-            streams = ", ".join(self._not_overwritten)
-            faults.append(f"The tables of {streams} were not overwritten and are unchanged")
-        not_deleted = []
+        not_deleted: list[str] = []
         for stream in self._not_deleted:
             if self._has_other_versions(stream):
                 text = "rows of other versions stay: the stream may be incomplete"
@@ -176,6 +171,18 @@ class FinalCommits:
                 not_deleted.append(str(stream.id))
             else:
                 self._release_without_deletion(stream)
+        return not_deleted
+
+    def _make_incomplete_error(self, not_deleted: Sequence[str]) -> IncompleteError | None:
+        """Return an error that lists the tables with old rows, or None if there are no such tables.
+
+        Old rows stay in a table that was not overwritten, or whose rows of other Singer table
+        versions were not deleted (``not_deleted``), because its stream may be incomplete.
+        """
+        faults = []
+        if self._not_overwritten:
+            streams = ", ".join(self._not_overwritten)
+            faults.append(f"The tables of {streams} were not overwritten and are unchanged")
         if not_deleted:
             streams = ", ".join(not_deleted)
             faults.append(f"The tables of {streams} still have rows of other versions")
