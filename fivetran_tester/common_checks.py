@@ -111,7 +111,7 @@ def call_rpc(client: Client, findings: Findings, rpc: str, request: Any) -> Any:
     """Call an rpc that has one response, and return the response.
 
     Raises:
-        StoppedError: The call failed. Its error status was checked as well.
+        StoppedError: The call failed. Broken rules of its error status are recorded.
     """
     with stop_if_refused(findings):
         return client.call(rpc, request)
@@ -128,7 +128,7 @@ def stop_if_refused(findings: Findings) -> Iterator[None]:
         yield
     except RefusedError as refusal:
         check_refusal(refusal, findings)
-        raise StoppedError(f"{refusal}") from None
+        raise StoppedError(str(refusal)) from None
 
 
 def check_refusal(refusal: RefusedError, findings: Findings) -> None:

@@ -202,7 +202,8 @@ class ConnectorTester:
     def _run_selected_updates(self, full_update: UpdateReader) -> None:
         """Run Updates (syncs) with tables and columns deselected, then with a table reselected."""
         choice = select_all(self.tables)
-        first, left_out = next(iter(self.tables)), None
+        first = next(iter(self.tables))
+        left_out: Name | None = None
         if len(self.tables) > 1:
             left_out = max(self.tables, key=lambda name: full_update.counts[name])
             choice = choice.without(left_out)

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -140,7 +141,7 @@ class DestinationTester:
         other_schema = f"{self.schema}_side"
         requests = [self._build_table_request(name, KEYLESS, schema=other_schema) for name in names]
         with ThreadPoolExecutor(len(names)) as threads:
-            faults = list(threads.map(lambda one: self._find_fault("CreateTable", one), requests))
+            faults = list(threads.map(partial(self._find_fault, "CreateTable"), requests))
         for fault in filter(None, faults):
             self.findings.add_violation(32, f"tables created concurrently in a new schema: {fault}")
         self._expect_success(
@@ -197,9 +198,11 @@ class DestinationTester:
         self._expect_success("WriteBatch", 43, "the same batch once more", request)
         rows = [_get_cells(row, KEYLESS.names) for row in KEYLESS.rows]
         path = files.write("keyless.csv", KEYLESS.names, rows)
-        gone = self._write_deletion(files, KEYLESS)
-        batch = self._build_batch_request("keyless", KEYLESS, files, replace=[path], delete=[gone])
-        self._expect_success("WriteBatch", 37, "a table without keys", batch)
+        deletion = self._write_deletion(files, KEYLESS)
+        request = self._build_batch_request(
+            "keyless", KEYLESS, files, replace=[path], delete=[deletion]
+        )
+        self._expect_success("WriteBatch", 37, "a table without keys", request)
         self._expect_success(
             "WriteBatch", 37, "no files", self._build_batch_request("types", TYPES, files)
         )
@@ -228,7 +231,8 @@ class DestinationTester:
         rows = [
             {**unmodified, **changed, "id": number, "region": "north"} for number in ("1", "99")
         ]
-        return files.write("update.csv", TYPES.names, [_get_cells(r, TYPES.names) for r in rows])
+        cells = [_get_cells(row, TYPES.names) for row in rows]
+        return files.write("update.csv", TYPES.names, cells)
 
     def _write_deletion(self, files: BatchFileSet, sample: Sample) -> str:
         """Write a batch file that deletes one row of ``sample``, and return its path.
@@ -262,8 +266,8 @@ class DestinationTester:
         wider = KnownColumn("a_int", DataType.LONG, is_key=False)
         sample = TYPES.with_columns(one_more=added, a_int=wider)
         self._check_alteration("a column is added, the type of another one is changed", sample)
-        less = sample.with_columns(a_json=None, a_xml=None)
-        self._expect_success("AlterTable", 33, "fewer columns", self._build_alteration(less))
+        fewer = sample.with_columns(a_json=None, a_xml=None)
+        self._expect_success("AlterTable", 33, "fewer columns", self._build_alteration(fewer))
         self._check_description(sample, 33)
         text = KnownColumn("id", DataType.STRING, is_key=True)
         self._check_alteration("another type of a key column", sample.with_columns(id=text))

@@ -137,12 +137,10 @@ class Model:
 
     def differences(self, other: Model) -> Iterator[str]:
         """Yield descriptions of the differences between two models, with the names of tables."""
+        no_rows = TableRows(())
         for name in sorted({*self.tables, *other.tables}, key=format_name):
-            ours, theirs = (
-                self.tables.get(name, TableRows(())),
-                other.tables.get(name, TableRows(())),
-            )
-            for difference in ours.differences(theirs):
+            ours = self.tables.get(name, no_rows)
+            for difference in ours.differences(other.tables.get(name, no_rows)):
                 yield f"table {format_name(name)}: {difference}"
 
 
@@ -157,23 +155,23 @@ class CheckpointSample:
         self._limit = limit
         self._step = 1
         self._count = 0
-        self.kept: list[tuple[int, str, Model]] = []
+        self._kept: list[tuple[int, str, Model]] = []
 
     def add(self, state: str, model: Model) -> None:
         """Count a checkpoint of the Update; store its state and rows if it is in the sample."""
         self._count += 1
         if self._count % self._step or not self._limit:
             return
-        self.kept.append((self._count, state, model.copy()))
-        if len(self.kept) > 2 * self._limit:
+        self._kept.append((self._count, state, model.copy()))
+        if len(self._kept) > 2 * self._limit:
             self._step *= 2
-            self.kept = [checkpoint for checkpoint in self.kept if checkpoint[0] % self._step == 0]
+            self._kept = [each for each in self._kept if each[0] % self._step == 0]
 
     def chosen(self) -> list[tuple[int, str, Model]]:
         """Return at most ``limit`` checkpoints, never the last one of the Update.
 
         Each is a tuple of its number (from 1), its state and the rows at that time.
         """
-        earlier = [checkpoint for checkpoint in self.kept if checkpoint[0] < self._count]
+        earlier = [checkpoint for checkpoint in self._kept if checkpoint[0] < self._count]
         stride = -(-len(earlier) // self._limit) if earlier else 1
         return earlier[::stride]

@@ -108,7 +108,9 @@ class ServerProcess:
             )
         except OSError as error:
             raise NotStartedError(f"{command[0]} cannot be started: {error.strerror}") from None
-        self.log, self.port, self.was_killed = log, port, False
+        self.log = log
+        self.port = port
+        self.was_killed = False
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
         self.client = Client(f"127.0.0.1:{port}", service, seconds)

@@ -204,7 +204,9 @@ class UpdateReader:
         now = time.monotonic()
         if now - self._last_checkpoint_at > _MAX_CHECKPOINT_SECONDS:
             self.findings.add_violation(15, "more than an hour between two checkpoints")
-        self._last_checkpoint_at, self._records_since_checkpoint, self.state = now, 0, state
+        self._last_checkpoint_at = now
+        self._records_since_checkpoint = 0
+        self.state = state
         self.checkpoints.add(state, self.model)
 
     def _process_task(self, text: str) -> None:
