@@ -204,8 +204,8 @@ def _to_struct_type(schema: _Schema, options: ColumnOptions, depth: int) -> Colu
 
 def _to_array_type(variants: Sequence[_Schema], options: ColumnOptions, depth: int) -> ColumnType:
     items = [variant.get("items") for variant in variants]
-    tuples = any(variant.get("prefixItems") for variant in variants)
-    if tuples or not all(isinstance(item, Mapping) and item for item in items):
+    is_tuple = any(variant.get("prefixItems") for variant in variants)
+    if is_tuple or not all(isinstance(item, Mapping) and item for item in items):
         return Text()
     item = items[0] if len(items) == 1 else {"anyOf": items}
     return Array(_to_column_type(item, options, depth + 1))

@@ -73,10 +73,12 @@ def nested_columns(
     for source in sorted(sources.values()):
         preferred = source.replace(".", "_")
         names[source] = sanitize_names([preferred], {*reserved, *names.values()})[preferred]
-    return tuple(
-        Column(source, names[source], _resolve_leaf_type(path, declared, type_of), path=path)
-        for source, path in ((sources[name], tuple(nested[name])) for name in sources)
-    )
+    columns: list[Column] = []
+    for name, source in sources.items():
+        path = tuple(nested[name])
+        type_ = _resolve_leaf_type(path, declared, type_of)
+        columns.append(Column(source, names[source], type_, path=path))
+    return tuple(columns)
 
 
 def _resolve_leaf_type(

@@ -126,7 +126,8 @@ def _map_paths(columns: Iterable[Column]) -> dict[_Path, _Path]:
     """Return the path in the table for each value of a record, by its path in the record.
 
     For example, ``user.id`` is stored in the field ``id`` of the column ``user``: ``{("property",
-    "user", "property", "id"): ("user", "id")}``. In the keys, a `ColumnSource` precedes each name.
+    "user", "property", "id"): ("user", "id")}``. Each name in a key follows the `ColumnSource` of
+    its column or field.
     """
     targets: dict[_Path, _Path] = {}
     for column in columns:
@@ -173,8 +174,10 @@ def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
         SchemaChangeError: At least one change is forbidden, or a required property would have no
             column. The message lists the columns.
     """
-    ours = {column.name for column in merge.columns if _is_always_added(column)}
-    forbidden = [change.refuse() for change in merge.changes if _is_forbidden(change, policy, ours)]
+    always_added = {column.name for column in merge.columns if _is_always_added(column)}
+    forbidden = [
+        change.refuse() for change in merge.changes if _is_forbidden(change, policy, always_added)
+    ]
     if forbidden:
         named = [change.describe() for change in forbidden[:_MAX_NAMES]]
         more = len(forbidden) - len(named)
@@ -184,10 +187,12 @@ def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
         )
 
 
-def _is_forbidden(change: SchemaChange, policy: OnSchemaChange, ours: Collection[str]) -> bool:
+def _is_forbidden(
+    change: SchemaChange, policy: OnSchemaChange, always_added: Collection[str]
+) -> bool:
     if change.kind == "refuse":
         return True
-    if change.path[0] in ours or not change.is_made:
+    if change.path[0] in always_added or not change.is_made:
         return False
     is_second_column = change.instead_of is not None
     return policy is OnSchemaChange.FAIL or (policy is OnSchemaChange.WIDEN and is_second_column)
@@ -285,7 +290,9 @@ class _Merge:
         self._rules = rules
         self._path = path
         self._claimed: set[int] = set()
+        """Indexes of the columns that a column of the new schema fills."""
         self._new_properties: set[str] = set()
+        # Indexes of the columns. `_by_source` also has columns that a property filled before.
         self._by_name = {fold_case(column.name): index for index, column in enumerate(self.columns)}
         self._by_feed = {_get_feed(column): index for index, column in enumerate(self.columns)}
         self._by_source = {  # of several columns of a property, the first one
@@ -335,7 +342,8 @@ class _Merge:
         first = self._find_by_source(new)
         name = new.name if first is None else self.columns[first].name
         name = new.name if is_internal(name) else name
-        number, mismatched = 1, None
+        number = 1
+        mismatched: int | None = None
         while True:
             candidate = name if number == 1 else f"{name}_{number}"
             index = self._by_name.get(fold_case(candidate))
@@ -457,10 +465,12 @@ class _Merge:
         self.columns.append(column)
         self._by_name[fold_case(column.name)] = index
         self._claim(index)
-        path, instead_of, old = (*self._path, column.name), None, None
+        change = SchemaChange(
+            "add", (*self._path, column.name), column.type.ddl, comment=column.comment
+        )
         if mismatched is not None:
-            instead_of, old = self.columns[mismatched].name, self.columns[mismatched].type.ddl
-        change = SchemaChange("add", path, column.type.ddl, instead_of, column.comment, old)
+            existing = self.columns[mismatched]
+            change = replace(change, instead_of=existing.name, old=existing.type.ddl)
         self.changes.append(change)
 
     def _try_match(self, index: int | None, new: Column) -> bool:
