@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SmallBatch",
-    "has_decimals",
-    "has_long_decimals",
+    "has_rounded_decimals",
     "keep_initial_rows",
     "latest_rows_by_key",
+    "may_round_decimals",
     "sort_rows",
 ]
 
@@ -111,16 +111,16 @@ def sort_rows(rows: pa.Table, keys: MergeKeys) -> pa.Table:
     return rows.take(_sort_indices(rows, columns)) if columns else rows
 
 
-def has_decimals(type_: pa.DataType) -> bool:
+def may_round_decimals(type_: pa.DataType) -> bool:
     """Return True if values of a type, or their fields, are decimals that a double may round."""
     import pyarrow as pa
 
     if pa.types.is_struct(type_):
-        return any(has_decimals(field.type) for field in type_)
+        return any(may_round_decimals(field.type) for field in type_)
     return bool(pa.types.is_decimal(type_) and type_.precision > _DOUBLE_DIGITS)
 
 
-def has_long_decimals(rows: pa.Table) -> bool:
+def has_rounded_decimals(rows: pa.Table) -> bool:
     """Return True if a double would round one of the decimals, such as 12345678901234567.89.
 
     deltalake converts the minimum and maximum of a file that a MERGE, DELETE or UPDATE writes to
@@ -134,7 +134,7 @@ def _is_rounded(column: pa.ChunkedArray) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not has_decimals(column.type):
+    if not may_round_decimals(column.type):
         return False
     if pa.types.is_struct(column.type):
         return any(map(_is_rounded, column.flatten()))

@@ -82,10 +82,10 @@ from target_spark.writers.delta.log_reader import (
 from target_spark.writers.delta.maintenance import optimize_and_vacuum
 from target_spark.writers.delta.small_batches import (
     SmallBatch,
-    has_decimals,
-    has_long_decimals,
+    has_rounded_decimals,
     keep_initial_rows,
     latest_rows_by_key,
+    may_round_decimals,
 )
 from target_spark.writers.delta.small_batches import sort_rows as sort_arrow_rows
 from target_spark.writers.merge_statement import Merge, build_upsert
@@ -514,7 +514,8 @@ class DeltaWriter:
                 features have changed.
             TableError: The table was removed or replaced.
         """
-        app_id, state = txn_app_id(marker.job, table.name, marker.run), self._tables[table.key]
+        app_id = txn_app_id(marker.job, table.name, marker.run)
+        state = self._tables[table.key]
         while True:
             snapshot = read_table_snapshot(table)
             check_same_table(table, state.id, None if snapshot is None else snapshot.id)
@@ -547,10 +548,10 @@ class DeltaWriter:
             return False
         if mode is WriteMode.UPSERT:
             can_rewrite = self._can_rewrite(spark, table, batch.types)
-            return can_rewrite and not has_long_decimals(batch.rows)
-        snapshot, rewrites = read_table_snapshot(table), mode is WriteMode.OVERWRITE
+            return can_rewrite and not has_rounded_decimals(batch.rows)
+        snapshot = read_table_snapshot(table)
         return snapshot is not None and self._allows_commit_without_spark(
-            spark, snapshot, batch.types, rewrites=rewrites
+            spark, snapshot, batch.types, rewrites=mode is WriteMode.OVERWRITE
         )
 
     def _can_rewrite(self, spark: SparkSession, table: Table, types: Mapping[str, str]) -> bool:
@@ -566,7 +567,7 @@ class DeltaWriter:
             snapshot is not None
             and self._allows_commit_without_spark(spark, snapshot, types, rewrites=True)
             and snapshot.file_bytes() <= _MERGED_BYTES
-            and not has_long_decimals(snapshot.read_columns(has_decimals))
+            and not has_rounded_decimals(snapshot.read_columns(may_round_decimals))
         )
 
     def write_small_batch(
@@ -700,7 +701,8 @@ class DeltaWriter:
                 self._check_same(spark, table)  # the table may have been replaced
             raise
         state.newest = state.acknowledged = marker
-        state.effect, state.is_empty = made.effect, False
+        state.effect = made.effect
+        state.is_empty = False
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
         """Check that a table was not removed or replaced since this run first read it.
