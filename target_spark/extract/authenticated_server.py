@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from typing import Final
 
-__all__ = ["AuthenticatedConnections", "get_max_connections", "serve_connections"]
+__all__ = ["AuthenticatedConnections", "accept_connections", "get_max_connections"]
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def get_max_connections() -> int:
     )
 
 
-async def serve_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
+async def accept_connections(listener: socket.socket) -> AsyncIterator[socket.socket]:
     """Accept connections on a listening socket until cancelled, and yield the socket of each.
 
     If the process has no free file descriptor, retry every second. The first failure is logged as a

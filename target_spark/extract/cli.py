@@ -284,7 +284,8 @@ class _TapSync:
         """
         from target_spark.writers import get_writer
 
-        writer, missing = get_writer(self._options.format), dict[str, str]()
+        writer = get_writer(self._options.format)
+        missing: dict[str, str] = {}
         streams = self._tap.streams.values()
         children = {child.name for stream in streams for child in stream.child_streams}
         for stream in streams:

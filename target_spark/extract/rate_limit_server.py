@@ -34,8 +34,8 @@ from tap_core.http.rate_limit_counters import (
 from target_spark.errors import RateLimitServerError
 from target_spark.extract.authenticated_server import (
     AuthenticatedConnections,
+    accept_connections,
     get_max_connections,
-    serve_connections,
 )
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class RateLimitServer:
     async def _accept(self, listener: socket.socket) -> None:
         connections = AuthenticatedConnections(get_max_connections())
         tasks: set[asyncio.Task[None]] = set()  # the event loop keeps only weak references
-        async for accepted in serve_connections(listener):
+        async for accepted in accept_connections(listener):
             task = asyncio.ensure_future(self._serve(accepted, connections))
             tasks.add(task)
             task.add_done_callback(tasks.discard)

@@ -118,13 +118,13 @@ def parse_options(
         catalog=_read_document(options.get("catalog"), parse_catalog, "catalog"),
     )
     state = _read_document(options.get("state"), read_state, "state") or {}
-    schema_event, origin = _discover_stream(source, stream)
+    schema_event, name_in_tap = _discover_stream(source, stream)
     table_schema = schema_from_json_schema(
         resolve_schema(schema_event), schema_event.keys, _parse_column_options(options)
     )
     return ReadOptions(
         source,
-        origin,
+        name_in_tap,
         str(schema_event.stream),
         table_schema,
         state,
@@ -157,8 +157,9 @@ def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     """
     streams = source.new().streams
     names: list[str] = []
+    # Streams are rarely renamed, so the stream that has this name in the tap is tried first.
     for stream in sorted(streams.values(), key=lambda each: each.name != name):
-        stream.selected = True
+        stream.selected = True  # even if the catalog deselects it
         for schema_event in get_schemas(stream):
             if name in {str(schema_event.stream), schema_event.stream.name}:
                 return schema_event, stream.name

@@ -101,42 +101,42 @@ class SparkTask:
         Args:
             batches: Arrow record batches whose first column has indexes of ``parts``.
         """
-        with closing(SpoolOutput(self.folder)) as lines:
+        with closing(SpoolOutput(self.folder)) as spool:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    result = self._read_partition(self.parts[number], lines)
-                    for stream, block in lines.take_blocks():
+                    result = self._read_partition(self.parts[number], spool)
+                    for stream, block in spool.take_blocks():
                         yield _build_record_batch(stream, block)
                     yield _build_record_batch(RESULT_STREAM, result.to_json() + b"\n")
 
-    def _read_partition(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
+    def _read_partition(self, part: WorkUnit, spool: SpoolOutput) -> PartResult:
         """Sync a partition with retries, and return its result or its last error.
 
         The rows of failed attempts are discarded.
         """
         try:
             return with_retries(
-                lambda: self._sync_once(part, lines),
+                lambda: self._sync_once(part, spool),
                 self.tries,
                 f"{part.stream} {part.context}",
                 partial(describe_error, self.source),
             )
         except RetriesExhaustedError as error:
-            lines.drop()
-            return PartResult(WorkResult(part.number, error=str(error)), lines.name, {}, (), ())
+            spool.drop()
+            return PartResult(WorkResult(part.number, error=str(error)), spool.name, {}, (), ())
 
-    def _sync_once(self, part: WorkUnit, lines: SpoolOutput) -> PartResult:
-        lines.drop()
-        sink = _PartitionOutput(lines, self.streams, first_in_part(self.first + part.number))
+    def _sync_once(self, part: WorkUnit, spool: SpoolOutput) -> PartResult:
+        spool.drop()
+        sink = _PartitionOutput(spool, self.streams, first_in_part(self.first + part.number))
         result = WorkResult(
-            part.number, self._sync_possibly_forked(part, sink, lines), dict(sink.counts)
+            part.number, self._sync_possibly_forked(part, sink, spool), dict(sink.counts)
         )
-        lines.keep()
+        spool.keep()
         schemas = [asdict(each) for each in sink.schemas]
-        return PartResult(result, lines.name, dict(sink.nbytes), sorted(sink.deletes), schemas)
+        return PartResult(result, spool.name, dict(sink.nbytes), sorted(sink.deletes), schemas)
 
     def _sync_possibly_forked(
-        self, part: WorkUnit, sink: _PartitionOutput, lines: SpoolOutput
+        self, part: WorkUnit, sink: _PartitionOutput, spool: SpoolOutput
     ) -> Mapping[str, Any]:
         """Sync a partition and return its bookmarks by stream.
 
@@ -145,15 +145,15 @@ class SparkTask:
         """
         if not _is_task_retry():
             return sync_part(self.source, part, sink)
-        lines.share(len(self.streams))
+        spool.share(len(self.streams))
 
-        def read() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        def sync_in_child() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
             drop_cached_tap()  # the child must not use connections of its parent
             bookmarks = sync_part(self.source, part, sink)
-            lines.flush()
+            spool.flush()
             return bookmarks, {name: getattr(sink, name) for name in _STATISTICS}
 
-        bookmarks, statistics = run_in_fork(read)
+        bookmarks, statistics = run_in_fork(sync_in_child)
         vars(sink).update(statistics)
         return bookmarks
 
@@ -210,12 +210,12 @@ class _PartitionOutput:
 
     encode = staticmethod(encode_body)
 
-    def __init__(self, lines: SpoolOutput, streams: Mapping[str, SchemaEvent], first: int) -> None:
+    def __init__(self, spool: SpoolOutput, streams: Mapping[str, SchemaEvent], first: int) -> None:
         self.counts: Counter[str] = Counter()
         self.nbytes: Counter[str] = Counter()
         self.deletes: set[str] = set()
         self.schemas: list[SchemaEvent] = []
-        self._lines = lines
+        self._spool = spool
         self._known_schemas = streams
         self._numbers = {name: number for number, name in enumerate(streams)}
         self._next = first
@@ -230,7 +230,7 @@ class _PartitionOutput:
         name = str(rows.stream)
         number = self._numbers[name]
         for lines in encode_lines(rows, self._next):
-            self._lines.write(number, lines)
+            self._spool.write(number, lines)
             self.nbytes[name] += len(lines)
             if name not in self.deletes and may_contain_deletes(lines):
                 self.deletes.add(name)
