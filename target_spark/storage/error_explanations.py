@@ -122,7 +122,6 @@ _STORAGE_SIGNS: Final = (
     ),
 )
 
-
 _CATALOG_SIGNS: Final = (
     (
         re.compile(r"\borg\.apache\.iceberg\.exceptions\.NotAuthorizedException\b"),

@@ -38,7 +38,7 @@ class _Sharing(NamedTuple):
     owner: int
     group: int | None
 
-    def fault(self, status: os.stat_result) -> str:
+    def find_fault(self, status: os.stat_result) -> str:
         """Return the reason not to trust a lock file with this status, or "" if it is safe.
 
         The reason is a phrase for an error message, such as "belongs to another user".
@@ -79,25 +79,25 @@ def open_lock_file(path: Path, flags: int, *, in_warehouse: bool) -> int:
         OSError: The file does not exist or cannot be opened.
     """
     folder, warehouse = path.parent, path.parent.parent
-    is_new = bool(flags & os.O_CREAT)
-    if is_new and in_warehouse:
+    may_create = bool(flags & os.O_CREAT)
+    if may_create and in_warehouse:
         warehouse.mkdir(parents=True, exist_ok=True)
-    elif is_new:
+    elif may_create:
         make_parents(folder)
-    sharing = _sharing(warehouse) if in_warehouse else _Sharing(os.geteuid(), None)
-    if is_new:
+    sharing = _get_sharing(warehouse) if in_warehouse else _Sharing(os.geteuid(), None)
+    if may_create:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
     if not in_warehouse:
         check_parents(folder)
-    handle = _open_folder(folder, sharing, tighten=is_new)
+    handle = _open_folder(folder, sharing, tighten=may_create)
     try:
         return _open_file(path, flags, handle, sharing)
     finally:
         os.close(handle)
 
 
-def _sharing(warehouse: Path) -> _Sharing:
+def _get_sharing(warehouse: Path) -> _Sharing:
     status = warehouse.stat()
     is_of_group = status.st_mode & stat.S_IWGRP and not status.st_mode & stat.S_IWOTH
     return _Sharing(status.st_uid, status.st_gid if is_of_group else None)
@@ -111,7 +111,7 @@ def _open_folder(folder: Path, sharing: _Sharing, *, tighten: bool) -> int:
             raise UntrustedPathError(folder, "is a link or a file instead of a folder") from None
         raise
     status = os.fstat(handle)
-    if fault := sharing.fault(status):
+    if fault := sharing.find_fault(status):
         os.close(handle)
         raise UntrustedPathError(folder, fault)
     if tighten:
@@ -128,7 +128,7 @@ def _open_file(path: Path, flags: int, folder: int, sharing: _Sharing) -> int:
     except OSError as error:
         error.filename = str(path)
         raise
-    fault = sharing.fault(status)
+    fault = sharing.find_fault(status)
     if status.st_nlink > 1:
         fault = "has a second name, so that a write could change another file"
     if fault:

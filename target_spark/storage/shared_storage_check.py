@@ -49,7 +49,8 @@ def check_shared(
         spark: A Spark session that no other code uses, because one of its settings is changed.
         folders: The folders to test, by the name of the config setting that contains the path.
         executors: A function that returns the current number of executors. The test is repeated up
-            to three times, until it has run on this number of executors.
+            to three times, until it has run on this number of executors. The default, ``int``,
+            returns 0, so that the test runs once.
         tasks: The number of test files. Each file is read by one Spark task.
 
     Raises:

@@ -79,9 +79,9 @@ class StagingArea:
     ) -> None:
         self._folder = folder
         self._is_exclusive = is_exclusive
-        self._clearing = threading.Lock()
-        self._is_cleared = False
-        self._unwanted: set[str] = set()
+        self._cleaning_lock = threading.Lock()
+        self._is_cleaned = False
+        self._undeleted: set[str] = set()
         self._address: str | None = None
         if staging and to_local_folder(staging) is None:
             self._address = run_folder(staging, run)
@@ -107,7 +107,7 @@ class StagingArea:
 
     def upload(self, spark: SparkSession, paths: Iterable[str], address: str) -> list[str]:
         """Upload local files to the folder at ``address``, and return the URLs of the copies."""
-        self._clear(spark)
+        self._delete_abandoned_folders(spark)
         copies: list[str] = []
         for path in paths:
             copy = f"{address}/{Path(path).name}"
@@ -124,21 +124,21 @@ class StagingArea:
         if folder is not None:
             rmtree(folder, ignore_errors=True)
             return
-        self._unwanted.add(address)
+        self._undeleted.add(address)
         try:
-            for each in tuple(self._unwanted):
+            for each in tuple(self._undeleted):
                 remove_folder(spark, each)
-                self._unwanted.discard(each)
+                self._undeleted.discard(each)
         except Exception as error:  # noqa: BLE001  (the rows are safe, or the run fails)
             words = "Rows that are no longer needed could not be removed from %s: %s"
             logger.warning(words, address, first_error_line(error))
 
-    def _clear(self, spark: SparkSession) -> None:
+    def _delete_abandoned_folders(self, spark: SparkSession) -> None:
         """Delete the remote folders that killed runs of this job left. Later calls do nothing."""
-        with self._clearing:
-            if self._is_cleared or self._address is None:
+        with self._cleaning_lock:
+            if self._is_cleaned or self._address is None:
                 return
-            self._is_cleared = True
+            self._is_cleaned = True
             job_folder = self._address.rpartition("/")[0]
             try:
                 for name in list_folders(spark, job_folder):
