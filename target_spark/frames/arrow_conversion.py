@@ -351,10 +351,10 @@ def _encode_json(value: Any) -> str | None:
 def _get_text(value: Any) -> str | None:
     """Return the content of a JSON string, or the text of any other value; None for null."""
     if isinstance(value, msgspec.Raw):
-        written = _encode_json(value)
-        if written is None or written[0] != '"':
-            return written
-        return msgspec.json.decode(written, type=str)
+        text = _encode_json(value)
+        if text is None or text[0] != '"':
+            return text
+        return msgspec.json.decode(text, type=str)
     return value if value is None else str(value)
 
 
@@ -420,6 +420,7 @@ def _convert_dates(values: list[Any], _type: ColumnType) -> pa.Array:
 
 
 def _check_pattern(texts: pa.Array, pattern: str) -> pa.Array:
+    """Return texts, after checking that all of them match ``pattern``; None counts as a match."""
     if not _all_true(pc.match_substring_regex(texts, pattern)):
         raise ValueError
     return texts
@@ -430,8 +431,12 @@ def _all_true(conditions: pa.Array) -> bool:
     return pc.all(conditions).as_py() is not False
 
 
-def _check_range(values: pa.Array, number: pa.DataType, first: int, last: int | None) -> pa.Array:
-    bounds = pc.min_max(values.view(number)).as_py()
+def _check_range(values: pa.Array, integer: pa.DataType, first: int, last: int | None) -> pa.Array:
+    """Return dates or timestamps, after checking that all are between ``first`` and ``last``.
+
+    ``integer`` is the Arrow integer type of the same width, as which the values are compared.
+    """
+    bounds = pc.min_max(values.view(integer)).as_py()
     least, most = bounds["min"], bounds["max"]
     if least is not None and (least < first or (last is not None and most > last)):
         raise ValueError

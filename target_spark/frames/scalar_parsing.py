@@ -107,14 +107,15 @@ def _parse_date_time(text: str, *, truncate: bool) -> int:
     match = _DATE_TIME.fullmatch(text)
     if match is None:
         raise ValueError
-    *clock, fraction, sign, hours, minutes = match.groups()
-    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    *parts, fraction, sign, offset_hours, offset_minutes = match.groups()
+    offset = timedelta(hours=int(offset_hours or 0), minutes=int(offset_minutes or 0))
     decimals = fraction or ""
     is_exact = truncate or not decimals[_MICROSECOND_DIGITS:].strip("0")
-    if not is_exact or int(minutes or 0) >= _MINUTES_PER_HOUR or offset > _MAX_UTC_OFFSET:
+    is_valid_offset = int(offset_minutes or 0) < _MINUTES_PER_HOUR and offset <= _MAX_UTC_OFFSET
+    if not is_exact or not is_valid_offset:
         raise ValueError
-    year, month, date_, hour, minute, second = (int(part or 0) for part in clock)
-    local = datetime(year, month, date_, hour, minute, second, tzinfo=timezone.utc)
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts)
+    local = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
     try:
         instant = local + offset if sign == "-" else local - offset
     except OverflowError:
