@@ -114,7 +114,7 @@ class CommitPipeline:
         self._stopped = False
         self._closed = False
         self._failures: list[BaseException] = []
-        self._limit = threads
+        self._max_threads = threads
         self._threads: list[threading.Thread] = []
 
     @property
@@ -335,7 +335,7 @@ class CommitPipeline:
                 self._ready.append(task.table.key)
             queue.append(task)
             self._queued_bytes += _count_limited_bytes(task)
-            if len(self._threads) < self._limit:
+            if len(self._threads) < self._max_threads:
                 name = f"writer-{len(self._threads) + 1}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
                 self._threads.append(thread)
@@ -442,15 +442,15 @@ class CommitPipeline:
             batch.remove()
 
     def _count_commit(self, request: CommitRequest, result: CommitResult, seconds: float) -> None:
-        name, written, quarantined = str(request.stream), result.written, result.quarantined
+        name = str(request.stream)
         self._report.count_commit(
-            name, written, quarantined, seconds, result.effect, request.nbytes
+            name, result.written, result.quarantined, seconds, result.effect, request.nbytes
         )
         self._report.record_withheld(name, result.withheld)
         self._report.count_nulled(name, result.nulled)
         self._report.count_zoneless(name, result.zoneless)
         self._report.count_received(name, result.from_files, 0)
-        count_records(name, written)
+        count_records(name, result.written)
 
     def _report_quarantined(self, request: CommitRequest, result: CommitResult) -> None:
         table = request.table.with_suffix(QUARANTINE)

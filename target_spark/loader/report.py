@@ -326,9 +326,9 @@ class Report:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report atomically, as a JSON file that only the current user can read."""
-        final = Path(path)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(final, json.dumps(self.as_dict(), indent=2) + "\n")
+        file = Path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:
         """Return the current progress as one line, such as ``users: 5 received, 3 written``.
@@ -423,7 +423,8 @@ def _describe_run(document: Mapping[str, Any]) -> Iterator[str]:
     if document.get("dry_run"):
         yield "dry run: nothing was written, no state was emitted; 'written' counts planned rows"
     outcome, _ = split_outcome(document["outcome"])
-    received, emitted, states = document["states_received"], document["states"], ""
+    received, emitted = document["states_received"], document["states"]
+    states = ""
     if received:
         last = "including the last" if document["last_state_released"] else "without the last"
         states = f"; states: {received:,} received, {emitted:,} emitted, {last}"

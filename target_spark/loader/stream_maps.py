@@ -205,22 +205,23 @@ class StreamMapper:
             if not isinstance(each, RemoveRecordTransform)
         ]
         routes = tuple(_build_route(event.stream, each, schema, len(maps)) for each in maps)
-        untouched = len(routes) == 1 and routes[0].transform is None
-        return None if untouched and routes[0].stream == event.stream else routes
+        if len(routes) == 1 and routes[0].transform is None and routes[0].stream == event.stream:
+            return None
+        return routes
 
 
 def _build_route(stream: StreamId, map_: StreamMap, schema: JsonSchema, count: int) -> _Route:
     from tap_core.mapper.stream_maps import SameRecordTransform
 
-    name = replace(stream, name=map_.stream_alias)
+    output = replace(stream, name=map_.stream_alias)
     is_unchanged = type(map_) is SameRecordTransform
     if is_unchanged and (not map_.flattening_enabled or _is_flat(schema, map_)):
-        return _Route(name, None, map_)
+        return _Route(output, None, map_)
     transform = map_.quick_transform
     if map_.may_mutate and count > 1:
         # The maps of the other output streams need the record unchanged.
-        return _Route(name, lambda record: transform(copy.deepcopy(record)), map_)
-    return _Route(name, transform, map_)
+        return _Route(output, lambda record: transform(copy.deepcopy(record)), map_)
+    return _Route(output, transform, map_)
 
 
 def _is_flat(schema: JsonSchema, map_: StreamMap) -> bool:
