@@ -34,7 +34,6 @@ __all__ = [
 APPENDING_FORMATS: Final = frozenset({"parquet"})
 """Table formats without upserts: a run can only append rows or overwrite the whole table."""
 
-
 _PERCENTAGE: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%")
 _ROW_COUNT: Final = re.compile(r"[0-9]{1,18}")
 _MIN_JUDGED_ROWS: Final = 1_000

@@ -292,7 +292,7 @@ SCHEMA: Final[JsonSchema] = {
         "engine": _setting(
             "string",
             "The use of an engine, a Spark of this machine that stays between runs: auto (use one"
-            " that is running with the same settings, else start an own Spark), keep (the same,"
+            " that is running with the same settings, else start its own Spark), keep (the same,"
             " and start an engine if none is running), or never.",
             enum=["auto", "keep", "never", None],
             default="auto",
