@@ -116,7 +116,7 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
     """
     taken = {fold_case(name) for name in reserved}
     result: dict[str, str] = {}
-    allowed = {name: _allowed(name) for name in set(names)}
+    allowed = {name: _replace_invalid_characters(name) for name in set(names)}
     for name in sorted(allowed, key=lambda name: (allowed[name] != name, name)):
         if fold_case(allowed[name]) not in taken:
             result[name] = allowed[name]
@@ -140,7 +140,8 @@ def is_internal(name: str) -> bool:
     return fold_case(name).startswith(_INTERNAL)
 
 
-def _allowed(name: str) -> str:
+def _replace_invalid_characters(name: str) -> str:
+    """Return a valid column name, which is not that of an internal column."""
     allowed = _REFUSED.sub("_", name) or "_"
     return f"_{allowed}" if is_internal(allowed) else allowed
 

@@ -143,8 +143,8 @@ def _find_value_path(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
 
 
 def _mentions(reason: str, source: str) -> bool:
-    starts = source and reason.startswith(source)
-    return bool(starts and _AFTER_PROPERTY.match(reason, len(source)))
+    is_prefix = bool(source) and reason.startswith(source)
+    return is_prefix and _AFTER_PROPERTY.match(reason, len(source)) is not None
 
 
 def _format_example(value: Any, text: str) -> str:
