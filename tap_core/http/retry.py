@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RETRYABLE_ERRORS",
     "RETRY_AFTER_LIMIT",
-    "RetryState",
+    "TryCounter",
     "WaitGenerator",
     "exponential_backoff",
     "is_permanent_failure",
@@ -107,7 +107,8 @@ def with_retries(
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
         def call_with_retries(*args: Any, **kwargs: Any) -> Any:
-            waits, begun = wait_generator(), time.monotonic()
+            begun = time.monotonic()
+            waits = wait_generator()
             waits.send(None)  # the generator may start measuring time here
             try:
                 return function(*args, **kwargs)
@@ -151,7 +152,7 @@ def _failed_once(function: _Function, failure: Exception) -> _Function:
     def raise_or_call(*args: Any, **kwargs: Any) -> Any:
         if failures:
             raise failures.pop()
-        IN_FORCE.retried = IN_FORCE.last
+        IN_FORCE.retried = IN_FORCE.last  # the deadline of the failed try
         try:
             return function(*args, **kwargs)
         finally:
@@ -244,8 +245,8 @@ def runtime_backoff(value: Callable[[Any], _Number]) -> Generator[_Number, Any, 
         wait = value(failure)
 
 
-class RetryState:
-    """Wrapper of a function that counts its calls in ``count``: the tries of a request."""
+class TryCounter:
+    """Wrapper of a function that sends a request. It counts the calls (tries) in ``count``."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

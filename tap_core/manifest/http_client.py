@@ -37,7 +37,7 @@ from tap_core.http.rate_limit import get_counters
 from tap_core.http.request import HTTPRequest, build_body_arguments, prepare_request
 from tap_core.http.response import JSONResponse, check_content_length
 from tap_core.http.response_limits import ResponseLimits
-from tap_core.http.retry import RetryState, random_jitter, with_retries
+from tap_core.http.retry import TryCounter, random_jitter, with_retries
 from tap_core.http.session import make_session
 from tap_core.http.transport import (
     DEFAULT_REQUEST_TIMEOUT,
@@ -208,7 +208,7 @@ class ManifestClient:
             has_ended: Function called after each page; it returns True if no more pages are needed.
         """
         self._pages = pages
-        tries = RetryState(self._request)
+        tries = TryCounter(self._request)
         send = self._add_retries(tries)
         sent: list[requests.PreparedRequest] = []
 
@@ -231,7 +231,7 @@ class ManifestClient:
         """
         self._pages = None
         ready = self._build_request(request)
-        tries = RetryState(self._request)
+        tries = TryCounter(self._request)
         with annotate_errors(self.stream.name, [ready], tries, self.collect_secrets):
             try:
                 response: requests.Response = self._add_retries(tries)(ready, None)

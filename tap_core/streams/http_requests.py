@@ -15,7 +15,7 @@ import requests
 
 from tap_core.exceptions import RetriableAPIError
 from tap_core.http.rate_limit import report_retry_after, wait_for_slot
-from tap_core.http.retry import RetryState, retry_logger
+from tap_core.http.retry import TryCounter, retry_logger
 from tap_core.http.transport import (
     ANNOTATED_ERRORS,
     annotate_error,
@@ -101,7 +101,11 @@ def log_retry(details: Details, stream: str, path: str | None) -> None:
     place = f" for URL {path}" if path else ""
     retry_logger.info(
         "Stream '%s': Backing off %0.2f seconds after try %d%s, failing with %s",
-        *(stream, details.get("wait"), details.get("tries"), place, cause),
+        stream,
+        details.get("wait"),
+        details.get("tries"),
+        place,
+        cause,
         extra={"stream_name": stream},
     )
 
@@ -110,7 +114,7 @@ def log_retry(details: Details, stream: str, path: str | None) -> None:
 def annotate_errors(
     stream: str,
     sent: Sequence[requests.PreparedRequest],
-    tries: RetryState,
+    tries: TryCounter,
     secrets: Callable[[], Secrets],
 ) -> Iterator[None]:
     """Context manager that adds the stream, the request and the number of tries to errors.

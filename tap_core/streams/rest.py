@@ -40,7 +40,7 @@ from tap_core.http.response_limits import (
     ResponseLimits,
 )
 from tap_core.http.retry import (
-    RetryState,
+    TryCounter,
     exponential_backoff,
     random_jitter,
     runtime_backoff,
@@ -550,7 +550,7 @@ class _HTTPStream(Stream, abc.ABC, Generic[_TToken]):
         """Request all pages for a partition or parent record, and yield the records."""
         paginator = self.get_new_paginator() or SinglePagePaginator()
         prepare = self.__choose_request_builder(context, paginator)
-        tries = RetryState(self._request)
+        tries = TryCounter(self._request)
         decorated = self.request_decorator(tries)
         sent: list[requests.PreparedRequest] = []
 
