@@ -47,8 +47,8 @@ class CursorComparator(ReplicationKeyComparator):
     feed_order: FeedOrderTracker = field(default_factory=FeedOrderTracker, compare=False)
 
     @property
-    def is_declared(self) -> bool:
-        """True: the cursor declares its datetime formats, and ignores values in other formats."""
+    def has_declared_cursor(self) -> bool:
+        """True: values in other formats than those of the cursor are ignored."""
         return True
 
     def instant(self, value: Any) -> dt.datetime | None:

@@ -66,7 +66,7 @@ class BookmarkCursor:
 
     __slots__ = (
         "_check_sorted",
-        "_is_declared",
+        "_has_declared_cursor",
         "_is_sorted",
         "_is_started",
         "_kind",
@@ -111,7 +111,7 @@ class BookmarkCursor:
         self._is_sorted = is_sorted
         self._check_sorted = check_sorted
         self._order = order
-        self._is_declared = order.is_declared
+        self._has_declared_cursor = order.has_declared_cursor
         self._on_first_marker = on_first_marker
         self.reload()
 
@@ -144,7 +144,9 @@ class BookmarkCursor:
                     )
                 ):
                     if value >= self.latest:
-                        if not (length and self._is_declared) or self._is_valid_datetime(value):
+                        if not (length and self._has_declared_cursor) or self._is_valid_datetime(
+                            value
+                        ):
                             self.latest = value
                             return
                     elif not self._is_sorted:
@@ -300,7 +302,7 @@ class BookmarkCursor:
         if form is None:
             return False
         self._length = len(text)
-        self.form_length = len(text) if form["zone"] and not self._is_declared else -1
+        self.form_length = len(text) if form["zone"] and not self._has_declared_cursor else -1
         self.form_gap = form["gap"]
         self.form_zone = form["zone"] or ""
         digits_start = _FRACTION_START if form["fraction"] else _SECONDS_START

@@ -288,12 +288,12 @@ def format_sort_error(replication_key: str, new: Any, old: Any) -> str:
 def _warn_once(order: ReplicationKeyComparator | None, sentence: str) -> None:
     """Log ``sentence`` as a warning: once per comparator ``order``, or at each call if it is None.
 
-    Log nothing if the comparator is that of an Airbyte manifest (``is_declared``). Such a stream
-    resumes from a time window.
+    Log nothing if the comparator is that of a declared cursor. Such a stream resumes from a time
+    window.
     """
     if order is None:
         logger.warning(sentence)
-    elif not order.is_declared:
+    elif not order.has_declared_cursor:
         order.warn_once(sentence, sentence)
 
 
@@ -364,10 +364,10 @@ def advance_bookmark(
 ) -> None:
     """Set the bookmark in a state dict to ``value``; ``key`` is the replication key.
 
-    For the cursor of an Airbyte manifest (``order.is_declared``), a greater bookmark is kept.
+    If the stream declares a cursor (``incremental_sync``), a greater bookmark is kept.
     """
     old = state.get("replication_key_value") if state.get("replication_key") == key else None
-    if order.is_declared and order.is_usable(old) and not order.newer_or_equal(value, old):
+    if order.has_declared_cursor and order.is_usable(old) and not order.newer_or_equal(value, old):
         return
     state["replication_key"] = key
     state["replication_key_value"] = value

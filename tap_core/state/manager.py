@@ -481,7 +481,7 @@ class StreamStateManager:
             self.finalize_state(self._change(context))
 
     def _warn_unsorted(self) -> None:
-        if not self.order.is_declared:  # with an Airbyte manifest it resumes from its windows
+        if not self.order.has_declared_cursor:  # else it resumes from its time windows
             self.order.warn_once(bookmarks.ASSUMED_UNSORTED, bookmarks.ASSUMED_UNSORTED)
 
     def _warn_future_bookmark(self, state: dict[str, Any]) -> None:

@@ -65,10 +65,11 @@ class ReplicationKeyComparator:
         return bool(left >= right)
 
     @property
-    def is_declared(self) -> bool:
-        """True if the values belong to the cursor of an Airbyte manifest, which declares a format.
+    def has_declared_cursor(self) -> bool:
+        """True if the values belong to a cursor that the stream declares as ``incremental_sync``.
 
-        In this case, values in other formats are ignored, and the bookmark never decreases.
+        In this case, values that the cursor does not accept are ignored, and the bookmark never
+        decreases.
         """
         return False
 

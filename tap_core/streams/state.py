@@ -174,7 +174,7 @@ def advance_bookmark(stream: SyncStream, record: Record, context: Context | None
     try:
         value = record[key] if get_key is None else get_key(record)
     except KeyError:
-        if not manager.order.is_declared:
+        if not manager.order.has_declared_cursor:
             raise missing_replication_key(stream.name, key, record) from None
         value = None
     stream._tap.run.settle_bookmarks()

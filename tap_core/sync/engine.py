@@ -753,7 +753,7 @@ def handle_key_error(
     if isinstance(error, InvalidStreamSortException):
         log_sort_error(stream, error, cursor.state.get("context"), done, start)
         raise error
-    if record and not stream.state_manager.order.is_declared:
+    if record and not stream.state_manager.order.has_declared_cursor:
         raise missing_replication_key(stream.name, stream.replication_key, record) from None
     if record:
         cursor.advance(None)

@@ -71,9 +71,9 @@ def _make_range_filter(stream: SyncStream, limits: KeyRange) -> Callable[[Any], 
         try:
             value = find(record)
         except KeyError:
-            if not order.is_declared:
+            if not order.has_declared_cursor:
                 return False  # the sync raises an error for the missing key
-            value = None  # the cursor of an Airbyte manifest treats it as null
+            value = None  # a declared cursor treats it as null
         if is_missing(value) or not order.is_usable(value):
             order.warn_once(_NO_VALUE, _NO_VALUE)
             return True

@@ -64,7 +64,7 @@ class _NumberComparator(ReplicationKeyComparator):
     """
 
     @property
-    def is_declared(self) -> bool:
+    def has_declared_cursor(self) -> bool:
         """True: cursor values must be numbers; a value that is not a number is ignored."""
         return True
 
@@ -163,7 +163,7 @@ class _IgnoringComparator(ReplicationKeyComparator):
     """
 
     @property
-    def is_declared(self) -> bool:
+    def has_declared_cursor(self) -> bool:
         """True: cursor values are ignored, so that a missing one is no error."""
         return True
 
