@@ -94,13 +94,13 @@ class _Registry:
 
 def _keep_latest(registrations: tuple[Secrets, ...]) -> tuple[Secrets, ...]:
     """Return the latest registrations of an owner that are within the limits, oldest first."""
-    length, first = 0, len(registrations)
-    while first and len(registrations) - first < _LATEST:
-        length += sum(map(len, registrations[first - 1].values))
-        if length > _MOST_CHARACTERS and first < len(registrations):
-            break
-        first -= 1
-    return registrations[first:]
+    latest = registrations[-_LATEST:]
+    length = 0
+    for number, secrets in enumerate(reversed(latest)):
+        length += sum(map(len, secrets.values))
+        if length > _MOST_CHARACTERS and number:
+            return latest[-number:]
+    return latest
 
 
 _registry: Final = _Registry()
