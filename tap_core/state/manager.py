@@ -465,12 +465,9 @@ class StreamStateManager:
         It has no entry in the state: its bookmark is part of one that all such partitions share.
         """
         partition, limit = self.get_state_partition_context(context), self._limit_of_run
-        return not (
-            not partition
-            or not limit.was_passed
-            or limit.is_beyond(partition)
-            or self._has_entry(partition)
-        )
+        if not partition or not limit.was_passed:
+            return False
+        return not limit.is_beyond(partition) and not self._has_entry(partition)
 
     @_locked
     def _finalize(self, context: Context | None) -> None:

@@ -190,7 +190,8 @@ class PartitionLimit:
             saw_all: True if this run has read every existing partition.
         """
         entries = state.get("partitions") or []
-        if self.was_passed or not self.has_room(len(entries) - 1):
+        is_exceeded = self.limit is not None and len(entries) > self.limit
+        if self.was_passed or is_exceeded:
             self._collapse(state, entries, replication_key, saw_all=saw_all)
             return True
         if self._was_reached and saw_all and self._visited:

@@ -222,9 +222,9 @@ class CustomIncrementalSync(Custom):
             and option.default is dataclasses.MISSING
             and option.default_factory is dataclasses.MISSING
         ]
-        missing = [name for name in ("cursor_field", *needed) if name not in self.fields]
-        if missing := sorted(set(missing) - _INJECTED_FIELDS):
-            raise ManifestError(f"{self.class_name} needs {', '.join(missing)}.")
+        missing = {"cursor_field", *needed} - self.fields.keys() - _INJECTED_FIELDS
+        if missing:
+            raise ManifestError(f"{self.class_name} needs {', '.join(sorted(missing))}.")
 
     def _check_dates(self) -> None:
         """Raise ManifestError if a datetime format or a duration in the fields is invalid.
@@ -305,7 +305,8 @@ class CustomCursorReader:
             stream_slice = given
             if not isinstance(stream_slice, CdkStreamSlice):
                 stream_slice = CdkStreamSlice(partition={}, cursor_slice=dict(given or {}))
-            self._latest, self.is_past = None, False
+            self._latest = None
+            self.is_past = False
             select = getattr(self._cursor, "select_state", None)
             state = select(stream_slice) if callable(select) else self._cursor.get_stream_state()
             self.state = dict(state or {})
