@@ -47,8 +47,13 @@ duration.
 
 _OWN_KEYS: Final = frozenset(
     {
-        *("replication_key", "replication_key_value", "partitions", "progress_markers"),
-        *("starting_replication_value", "replication_key_signpost", "context"),
+        "context",
+        "partitions",
+        "progress_markers",
+        "replication_key",
+        "replication_key_signpost",
+        "replication_key_value",
+        "starting_replication_value",
         CURSOR_STATE,
     }
 )

@@ -50,11 +50,17 @@ _CONFIG_ERRORS: Final = (ConfigurationError, StreamMapConfigError, MapExpression
 _TRANSIENT_ERRORS: Final = (ConnectionError, TimeoutError, RetriableSyncError)
 _TRANSIENT_ERROR_NAMES: Final = frozenset(
     {
-        *("requests.exceptions.ConnectionError", "requests.exceptions.Timeout"),
-        *("requests.exceptions.ChunkedEncodingError", "urllib3.exceptions.HTTPError"),
-        *("urllib.error.URLError", "http.client.HTTPException", "socket.gaierror"),
-        *("httpx.TransportError", "aiohttp.client_exceptions.ClientConnectionError"),
-        *("sqlalchemy.exc.OperationalError", "sqlalchemy.exc.InterfaceError"),
+        "requests.exceptions.ConnectionError",
+        "requests.exceptions.Timeout",
+        "requests.exceptions.ChunkedEncodingError",
+        "urllib3.exceptions.HTTPError",
+        "urllib.error.URLError",
+        "http.client.HTTPException",
+        "socket.gaierror",
+        "httpx.TransportError",
+        "aiohttp.client_exceptions.ClientConnectionError",
+        "sqlalchemy.exc.OperationalError",
+        "sqlalchemy.exc.InterfaceError",
     }
 )
 _INVALID_URL_ERROR_NAMES: Final = frozenset(
