@@ -170,10 +170,16 @@ class ReadingTime:
     The time between two chunks of the body counts. It includes the processing of records, but no
     waiting. The time does not count if the thread sends a request or reads another response in
     between, for example for a child stream.
+
+    Args:
+        most: Maximum number of seconds; None for no limit.
+        limit: The limit ``max_response_seconds``, for the error message. Receiving the response has
+            already used a part of it.
     """
 
     def __init__(self, most: float | None, limit: float = 0.0) -> None:
-        self._most, self._limit = most, limit
+        self._most = most
+        self._limit = limit
         self._spent = 0.0
 
     def count(self) -> None:

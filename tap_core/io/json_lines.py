@@ -52,6 +52,8 @@ It returns the reason why the record is invalid, or None if the record is valid.
 _QUOTE: Final = ord('"')
 _EXCERPT_LENGTH: Final = 200
 _CHECK_BYTES: Final = 1 << 20
+"""Number of bytes of a long line that are checked at a time."""
+
 # Patterns for the results of `_mask_escapes`. A string matches as a whole, even without its end, so
 # that the other alternatives match only outside of strings.
 _STRING_OR_NON_FINITE: Final = re.compile(rb'"[^"]*"?|-?Infinity|NaN')
@@ -77,12 +79,11 @@ class _MessageType(msgspec.Struct):
 
 _decode_type: Final = msgspec.json.Decoder(_MessageType).decode
 
-
 LINE_BYTES: Final = Limit("TAP_CORE_LINE_BYTES", 64 * MIB)
 """Maximum length of one input line in bytes, set by the environment variable of this name."""
 
 _STATE_SHARE: Final = 2
-"""Divisor of the line limit that applies to states, because they are copied several times."""
+"""Divisor of the line limit that applies to states."""
 
 
 class LineSplitter:

@@ -27,8 +27,10 @@ __all__ = [
 ]
 
 MIB: Final = 1 << 20
-_ALLOWED_COLUMNS, _COLUMN_BYTES = 100, 1024
-"""Columns that any CSV header may have, and bytes of the limit that each column of others needs."""
+_ALLOWED_COLUMNS: Final = 100
+"""Number of columns that a CSV header may have with any limit."""
+_COLUMN_BYTES: Final = 1024
+"""Number of bytes of the limit for each column of a CSV header with more columns."""
 
 DOCUMENT_BYTES: Final = 64 * MIB
 """Maximum size of a config, manifest or schema file, in bytes."""
@@ -45,6 +47,7 @@ _LARGEST_CELL: Final = (1 << 31) - 1
 
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MEMORY_FACTOR: Final = 7
+"""Maximum memory of the values in a text, as a multiple of the limit."""
 _UNCHECKED_SHARE: Final = 8
 """Divisor of a limit: texts up to an eighth of the limit may have any number of values."""
 
