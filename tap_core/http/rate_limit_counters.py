@@ -131,7 +131,7 @@ class FixedWindowCounter:
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
-            ends_at = self._renewed(now, length)
+            ends_at = self._renew_window(now, length)
             if self._used + weight > limit:
                 return Reservation(max(0.0, ends_at - now), is_taken=False)
             self._used += weight
@@ -146,13 +146,13 @@ class FixedWindowCounter:
         [(limit, length)] = terms.rates
         with self._lock:
             now = time.monotonic()
-            self._renewed(now, length)
+            self._renew_window(now, length)
             if left is not None:
                 self._used = max(self._used, limit - left)
             if seconds is not None:
                 self._ends_at = now + seconds
 
-    def _renewed(self, now: float, length: float) -> float:
+    def _renew_window(self, now: float, length: float) -> float:
         """Return the end time of the current window; if it has ended, start a new window first.
 
         ``now`` is the current time, and ``length`` the length of a window in seconds.
