@@ -67,7 +67,8 @@ def check_pages(
         InputTooLargeError: A page is too large, or the file has too many pages.
         ValueError: A page header cannot be parsed.
     """
-    limit, count = min(_PAGE_FACTOR * bound.most, max(_MAX_PAGE_BYTES, 8 * bound.most)), 0
+    limit = min(_PAGE_FACTOR * bound.most, max(_MAX_PAGE_BYTES, 8 * bound.most))
+    count = 0
     for _, column in iterate_column_chunks(metadata):
         is_small = trusts_footer and column.total_uncompressed_size <= limit
         if is_small or not column.num_values:  # without values there may be no page

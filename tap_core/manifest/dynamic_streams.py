@@ -51,7 +51,8 @@ def generate_streams(
         DiscoveryError: The API's data cannot be read, or contains a stream name twice.
         ManifestError: A template cannot be filled, or the manifest generates a stream name twice.
     """
-    manifest, seen = shared.manifest, set(taken)
+    manifest = shared.manifest
+    seen = set(taken)
     for node, template_name in zip(
         manifest.dynamic_streams, get_dynamic_stream_names(manifest.dynamic_streams), strict=True
     ):
@@ -59,9 +60,9 @@ def generate_streams(
         declared = build_component(manifest, node, DynamicDeclarativeStream, shared.config)
         for stream in _fill_template(tap, shared, declared, node, template_name):
             name: Any = stream.get("name")
-            if (wrong := _find_name_problem(stream, name)) is not None:
+            if (problem := _find_name_problem(stream, name)) is not None:
                 place = manifest.format_place(node.line, node.path)
-                raise ManifestError(f"'{template_name}' of dynamic_streams {wrong}", place=place)
+                raise ManifestError(f"'{template_name}' of dynamic_streams {problem}", place=place)
             is_of_api = isinstance(declared.components_resolver, HttpComponentsResolver)
             if name in seen:
                 message = (

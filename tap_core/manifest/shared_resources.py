@@ -70,7 +70,8 @@ class SharedResources:
 
         ``log`` is the stream's method for logging.
         """
-        texts, warnings[:] = list(warnings), []
+        texts = list(warnings)
+        warnings.clear()
         for text in texts:
             if text not in self._logged_warnings:
                 self._logged_warnings.add(text)

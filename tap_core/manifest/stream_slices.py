@@ -72,7 +72,9 @@ class StreamSlices:
             self._known_before = frozenset(
                 freeze_context(entry["context"]) for entry in entries if "context" in entry
             )
-            self._run, self._contexts, self._parents = run, PartitionCache(contexts), {}
+            self._run = run
+            self._contexts = PartitionCache(contexts)
+            self._parents = {}
             self._started_at = time.monotonic()
         return self._contexts
 

@@ -45,6 +45,7 @@ __all__ = ["UpdateWriter"]
 
 _MAX_RECORDS: Final = 100
 _MAX_BYTES: Final = 4 * 1024 * 1024
+# Tags of protobuf fields: the field number and the wire type.
 _RECORDS_TAG: Final = b"\x32"
 _CHECKPOINT_TAG: Final = b"\x1a"
 _STATE_TAG: Final = b"\x0a"
@@ -115,7 +116,8 @@ class UpdateWriter:
         self._has_schemas = any(table.id.schema for table in tables)
         self._state = state
         self._state_limit = state_limit
-        self._is_state_due, self._is_state_too_large = True, False
+        self._is_state_due = True
+        self._is_state_too_large = False
         self._last_state_time = time.monotonic()
 
     # Interface to the engine
@@ -318,7 +320,9 @@ class UpdateWriter:
         self._queue.put(
             encode_length_delimited(_CHECKPOINT_TAG, encode_length_delimited(_STATE_TAG, state))
         )
-        self._state, self._is_state_due, self._last_state_time = state, False, time.monotonic()
+        self._state = state
+        self._is_state_due = False
+        self._last_state_time = time.monotonic()
 
     def _write_warning(self, text: str) -> None:
         response = proto_messages.UpdateResponse(warning=proto_messages.Warning(message=text))
