@@ -29,12 +29,12 @@ from tap_core.manifest.macros import FILTERS, MACROS
 
 __all__ = ["Sandbox", "limit_rendering"]
 
+# Names of internal filters. They contain spaces, so that no template can use them.
 _LOOP_FILTER: Final = "each round"
 _CONTAINER_FILTER: Final = "created container"
 _JOIN_FILTER: Final = "joined text"
 _SLICE_FILTER: Final = "part of a value"
 _COMPARED_FILTER: Final = "compared value"
-"""Names of internal filters. They contain spaces, so that no template can use them."""
 
 _MAX_NUMBER: Final = 100_000
 """Maximum of a number in a filter's arguments, such as a width or a precision."""
