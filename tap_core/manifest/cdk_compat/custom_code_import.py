@@ -66,7 +66,7 @@ def load_class(class_name: str, folder: Path) -> type:
         )
     module_name, _, name = class_name.rpartition(".")
     first, *rest = module_name.split(".")
-    steps = rest if first not in {"", "components"} else [first or "components", *rest]
+    steps = ["components", *rest] if first in {"", "components"} else rest
     package = _register_package(folder.resolve(), first)
     with _lock:
         if not steps and _is_defined_in_init(package, name, folder):
@@ -112,7 +112,9 @@ def _import_file(name: str, class_name: str, folder: Path) -> ModuleType:
 def _make_error(error: Exception, folder: Path) -> ManifestError:
     """Return a ManifestError for a failed import of a connector's file, with the file and line."""
     root = str(folder.resolve())
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if root in one.filename]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if root in frame.filename
+    ]
     place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}, line {error.lineno}: "
