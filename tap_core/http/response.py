@@ -217,9 +217,7 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
         ResponseTooLargeError: The size estimated from brackets and commas exceeds the limit.
     """
     most = response.max_bytes if isinstance(response, JSONResponse) else None
-    if most is None:
-        return
-    if _MOST_PER_BYTE * len(body) <= _MEMORY_FACTOR * most:
+    if most is None or _MOST_PER_BYTE * len(body) <= _MEMORY_FACTOR * most:
         return
     size = sum(each * body.count(mark) for mark, each in _JSON_SIZES)
     if as_text and not body.isascii():
@@ -328,7 +326,7 @@ def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) ->
         return response.headers.get("Content-Length") is None
     if not isinstance(refused, msgspec.DecodeError) or body.lstrip()[:1] not in b'{["':
         return False
-    text = str(refused)
+    text = str(refused)  # msgspec's errors have no attribute for the kind of the fault
     return "truncated" in text or text.endswith(f"invalid number (byte {len(body)})")
 
 
