@@ -21,11 +21,8 @@ from tap_core.http.connection_pools import limit_pools, may_set_cookies
 
 __all__ = ["make_session"]
 
-
 _MOST_POOLS: Final = 32
 """Maximum number of connection pools in the cache of an adapter; urllib3 itself keeps ten open."""
-
-
 _MOST_COOKIES: Final = 300
 _LONGEST_COOKIE: Final = 4096
 """Maximum number of bytes of a cookie's name and value, as in browsers (RFC 6265, section 6.1)."""

@@ -61,7 +61,6 @@ __all__ = ["NULLS_LAST_DIALECTS", "SQLStream"]
 NULLS_LAST_DIALECTS = frozenset(("postgresql", "oracle", "redshift", "snowflake", "duckdb"))
 """SQLAlchemy's names of databases that sort nulls last and support ``NULLS FIRST``."""
 
-
 _LONGEST_OFFSET = timedelta(days=1)
 """Upper limit of the difference between UTC and any local time."""
 
