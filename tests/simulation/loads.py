@@ -87,7 +87,7 @@ class SequentialPipeline(CommitPipeline):
     def __init__(self, scheduler: Scheduler, *given: Any) -> None:
         super().__init__(*given)
         self._scheduler = scheduler
-        self._limit = 0
+        self._max_threads = 0
 
     def _enqueue(self, task: Any) -> None:
         super()._enqueue(task)
