@@ -106,7 +106,8 @@ def get_table_uuid(spark: SparkSession, table: Table) -> str | None:
 def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> None:
     """Check the files that a snapshot adds to a table in a local folder, and flush them to disk.
 
-    Tables in a catalog or at a remote URL are not checked.
+    Tables in a catalog or at a remote URL are not checked. If another program has expired the
+    snapshot meanwhile, its files may be gone, because the program has compacted them.
 
     Raises:
         CommitLostError: A file is missing, or its size or row count differs from the snapshot.
@@ -114,6 +115,18 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
     folder = table.local_folder
     if folder is None or is_remote_session(spark):
         return
+    try:
+        _check_added_files(spark, table, folder, snapshot)
+    except Exception:
+        metadata = read_metadata(folder)
+        stored = () if metadata is None else metadata.snapshots
+        if metadata is None or any(each.snapshot_id == snapshot.id for each in stored):
+            raise
+
+
+def _check_added_files(
+    spark: SparkSession, table: Table, folder: Path, snapshot: IcebergSnapshot
+) -> None:
     files = [find_metadata_file(folder)]
     for location, file in iterate_added_files(load(spark, resolve_table(spark, table)), snapshot):
         path = to_local_folder(location)
@@ -143,6 +156,8 @@ def iterate_added_files(
         snapshot: A snapshot of the table.
     """
     java_snapshot, io = java_table.snapshot(snapshot.id), java_table.io()
+    if java_snapshot is None:  # another program has expired it
+        return
     yield java_snapshot.manifestListLocation(), None
     for manifest in java_snapshot.allManifests(io):
         if manifest.snapshotId() == snapshot.id:

@@ -29,6 +29,7 @@ from target_spark.tables.table import (
     TableLayout,
 )
 from target_spark.writers import MergeKeys
+from target_spark.writers.iceberg import snapshot_reader
 from target_spark.writers.iceberg import writer as iceberg
 from target_spark.writers.iceberg.catalog import IcebergTableRef, resolve_table
 from target_spark.writers.iceberg.writer import IcebergWriter
@@ -533,15 +534,41 @@ def test_batch_is_not_repeated_if_its_snapshot_may_have_expired(
     data, place = rows(spark, (2, "b", 2)), resolve_table(spark, table)
     with pytest.raises(OSError, match="timed out"):
         writer.append(table, data, marker(2))
+    compact_and_expire(spark, place)
+    with pytest.raises(CommitLostError, match="Batch 2 of table people may be committed"):
+        writer.append(table, data, marker(2))
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
+
+
+@pytest.mark.parametrize("moment", ["before it is loaded", "after it was loaded"])
+def test_snapshot_that_expires_before_its_files_are_checked_is_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Another program compacts the table and expires all other snapshots during the check."""
+    table = Table(str(tmp_path / "people"), "people")
+    writer = made(spark, table)
+    writer.append(table, rows(spark, (1, "a", 1)), marker(1))
+    load = snapshot_reader.load
+
+    def load_and_expire(session: SparkSession, place: IcebergTableRef) -> Any:
+        loaded = load(session, place)
+        monkeypatch.undo()
+        compact_and_expire(session, place)
+        return loaded if moment.startswith("after") else load(session, place)
+
+    monkeypatch.setattr(snapshot_reader, "load", load_and_expire)
+    assert writer.append(table, rows(spark, (2, "b", 2)), marker(2)).inserted == 1
+    writer.append(table, rows(spark, (3, "c", 3)), marker(3))
+    assert content(spark, table) == [(1, "a", 1), (2, "b", 2), (3, "c", 3)]
+
+
+def compact_and_expire(spark: SparkSession, place: IcebergTableRef) -> None:
     of_table = f"table => '{place.ref}'"
     for call in (
         "rewrite_data_files({}, options => map('rewrite-all', 'true'))",
         "expire_snapshots({}, older_than => TIMESTAMP '2100-01-01', retain_last => 1)",
     ):
         spark.sql(f"CALL {place.procedures}.{call.format(of_table)}")
-    with pytest.raises(CommitLostError, match="Batch 2 of table people may be committed"):
-        writer.append(table, data, marker(2))
-    assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
 # --------------------------------------------------------------------------------- history
