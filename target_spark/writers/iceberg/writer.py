@@ -689,8 +689,9 @@ def _check_unchanged(
 def _commit_lost_error(table: Table, commit: CommitMetadata) -> CommitLostError:
     return CommitLostError(
         f"Batch {commit.batch} of table {table.name} was written without an error, but no"
-        " snapshot of the table has this batch's metadata: another writer replaced it, or the"
-        " table was rolled back. No state that covers its rows is emitted."
+        " snapshot of the table has this batch's metadata: another program has replaced, rolled"
+        " back or expired it, or the Spark setting spark.wap.branch or spark.wap.id keeps it out of"
+        " the table. No state that covers its rows is emitted."
     )
 
 
