@@ -270,13 +270,14 @@ class Timer(Meter):
 
 
 def record_counter(
-    stream: str,
+    stream: str | None = None,
     endpoint: str | None = None,
     log_interval: float = DEFAULT_LOG_INTERVAL,
     **tags: Any,
 ) -> Counter:
     """Return a counter of the records of a stream, for the metric ``record_count``."""
-    tags[Tag.STREAM] = stream
+    if stream:
+        tags[Tag.STREAM] = stream
     if endpoint:
         tags[Tag.ENDPOINT] = endpoint
     return Counter(Metric.RECORD_COUNT, tags, log_interval=log_interval)

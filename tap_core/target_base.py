@@ -367,6 +367,22 @@ class Target(PluginBase, abc.ABC):
         """Return True if the stream with this name has a sink."""
         return stream_name in self._sinks_active
 
+    def create_sink(
+        self,
+        *,
+        stream_name: str,
+        schema: JsonSchema,
+        key_properties: Sequence[str] | None = None,
+    ) -> Sink:
+        """Return a new sink of a stream, without calling its ``setup()``.
+
+        Override it to pass further arguments to the class that `get_sink_class` returns.
+        """
+        sink_class = self.get_sink_class(stream_name=stream_name)
+        return sink_class(
+            target=self, stream_name=stream_name, schema=schema, key_properties=key_properties
+        )
+
     @final
     def add_sink(
         self,
@@ -382,9 +398,8 @@ class Target(PluginBase, abc.ABC):
     def _set_up_new_sink(
         self, stream_name: str, schema: JsonSchema, key_properties: Sequence[str] | None
     ) -> Sink:
-        sink_class = self.get_sink_class(stream_name=stream_name)
-        sink = sink_class(
-            target=self, stream_name=stream_name, schema=schema, key_properties=key_properties
+        sink = self.create_sink(
+            stream_name=stream_name, schema=schema, key_properties=key_properties
         )
         if _stores_in_clean_up(sink):
             self._states.is_early = False

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypedDict
 __all__ = [
     "Context",
     "JsonSchema",
+    "KeyProperties",
     "Record",
     "RecordBodyEncoder",
     "StrPath",
@@ -23,6 +24,9 @@ Context: TypeAlias = Mapping[str, Any]
 
 JsonSchema: TypeAlias = dict[str, Any]
 """JSON Schema document."""
+
+KeyProperties: TypeAlias = list[str] | tuple[str, ...]
+"""Names of the properties in the primary key of a stream."""
 
 StrPath: TypeAlias = str | os.PathLike[str]
 """Path of a file, as text or as an object such as `pathlib.Path`."""

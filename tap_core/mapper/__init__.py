@@ -12,8 +12,10 @@ from tap_core.mapper.constants import MAPPER_KEY_PROPERTIES_OPTION as MAPPER_KEY
 from tap_core.mapper.constants import MAPPER_SOURCE_OPTION as MAPPER_SOURCE_OPTION
 from tap_core.mapper.constants import NULL_STRING as NULL_STRING
 from tap_core.mapper.constants import StreamMapsDict as StreamMapsDict
+from tap_core.mapper.functions import check_uuid as check_uuid
 from tap_core.mapper.functions import md5 as md5
 from tap_core.mapper.functions import sha256 as sha256
+from tap_core.mapper.functions import uuid4 as uuid4
 from tap_core.mapper.plugin_mapper import PluginMapper as PluginMapper
 from tap_core.mapper.stream_maps import CustomStreamMap as CustomStreamMap
 from tap_core.mapper.stream_maps import DefaultStreamMap as DefaultStreamMap

@@ -13,6 +13,7 @@ import operator
 import os
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from random import random
 from time import monotonic
@@ -37,6 +38,7 @@ __all__ = [
     "add",
     "attribute",
     "call_method",
+    "check_uuid",
     "checked_size",
     "count_element",
     "floor_divide",
@@ -53,6 +55,7 @@ __all__ = [
     "safe_format",
     "safe_join",
     "sha256",
+    "uuid4",
 ]
 
 _MAX_LENGTH = 100_000
@@ -138,6 +141,20 @@ def sha256(string: str) -> str:
     return hashlib.sha256(string.encode("utf-8")).hexdigest()
 
 
+def uuid4() -> str:
+    """Return a random UUID, as text."""
+    return str(uuid.uuid4())
+
+
+def check_uuid(value: Any, version: int | None = None) -> bool:
+    """Return True if a value is the text of a UUID, of any version or of the given one."""
+    try:
+        parsed = uuid.UUID(value) if isinstance(value, str) else None
+    except ValueError:
+        return False
+    return parsed is not None and version in {None, parsed.version}
+
+
 def _random_below(top: float) -> int:
     """Return a random integer that is at least 0 and less than ``top``."""
     return int(random() * top)  # noqa: S311 - sampling, not secrets
@@ -179,6 +196,8 @@ def map_functions() -> dict[str, Callable[..., Any]]:
         "datetime": FunctionLibrary(dt),
         "bool": bool,
         "json": FunctionLibrary(json),
+        "uuid4": uuid4,
+        "check_uuid": check_uuid,
     }
 
 

@@ -16,8 +16,8 @@ __all__ = ["infer_property_schema"]
 _BY_PREFIX: tuple[tuple[tuple[str, ...], type[th.JSONTypeHelper[Any]]], ...] = (
     (("float(",), th.DecimalType),
     (("int(",), th.IntegerType),
-    (("str(", "json.dumps("), th.StringType),
-    (("bool(",), th.BooleanType),
+    (("str(", "json.dumps(", "uuid4("), th.StringType),
+    (("bool(", "check_uuid("), th.BooleanType),
     (("datetime.date.", "datetime.date("), th.DateType),
 )
 _DATE_TIME = ("datetime.datetime.", "datetime.datetime(")

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
         exclude_null_dict,
         format_message,
         write_message,
+        write_record,
+        write_schema,
+        write_state,
+        write_version,
     )
     from tap_core.singerlib.schema import Schema
 
@@ -53,6 +57,10 @@ __all__ = [
     "strftime",
     "strptime_to_utc",
     "write_message",
+    "write_record",
+    "write_schema",
+    "write_state",
+    "write_version",
 ]
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from tap_core.singerlib.schema import Schema as Schema
@@ -275,8 +275,8 @@ class CatalogEntry:
     """
 
     tap_stream_id: str
-    metadata: MetadataMapping
-    schema: Schema
+    metadata: MetadataMapping = field(default_factory=MetadataMapping)
+    schema: Schema = field(default_factory=Schema)
     stream: str | None = None
     key_properties: Sequence[str] | None = None
     replication_key: str | None = None
@@ -330,7 +330,11 @@ class Catalog(dict[str, CatalogEntry]):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Catalog:
         """Create the catalog from the parsed JSON of a catalog file."""
-        entries = map(CatalogEntry.from_dict, data.get("streams", []))
+        return cls.from_entries(map(CatalogEntry.from_dict, data.get("streams", [])))
+
+    @classmethod
+    def from_entries(cls, entries: Iterable[CatalogEntry]) -> Catalog:
+        """Create the catalog from entries. The last one of each ``tap_stream_id`` counts."""
         return cls((entry.tap_stream_id, entry) for entry in entries)
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.parsing.datetimes import parse_datetime
 from tap_core.singerlib.json import serialize_json
-from tap_core.types import JsonSchema, Record
+from tap_core.types import JsonSchema, Record, TapState
 
 __all__ = [
     "ActivateVersionMessage",
@@ -29,6 +29,10 @@ __all__ = [
     "exclude_null_dict",
     "format_message",
     "write_message",
+    "write_record",
+    "write_schema",
+    "write_state",
+    "write_version",
 ]
 
 
@@ -203,3 +207,35 @@ def write_message(message: Message) -> None:
     """Write a message as one line of JSON to standard output, and flush standard output."""
     sys.stdout.write(f"{format_message(message)}\n")
     sys.stdout.flush()
+
+
+def write_record(
+    stream_name: str,
+    record: Record,
+    *,
+    version: int | None = None,
+    time_extracted: datetime | None = None,
+) -> None:
+    """Write a RECORD message, as `write_message` does."""
+    write_message(RecordMessage(stream_name, record, version, time_extracted))
+
+
+def write_schema(
+    stream_name: str,
+    schema: JsonSchema,
+    *,
+    key_properties: Sequence[str] | None = None,
+    bookmark_properties: Sequence[str] | None = None,
+) -> None:
+    """Write a SCHEMA message, as `write_message` does."""
+    write_message(SchemaMessage(stream_name, schema, key_properties, bookmark_properties))
+
+
+def write_state(value: TapState) -> None:
+    """Write a STATE message, as `write_message` does."""
+    write_message(StateMessage(value))
+
+
+def write_version(stream_name: str, version: int) -> None:
+    """Write an ACTIVATE_VERSION message, as `write_message` does."""
+    write_message(ActivateVersionMessage(stream_name, version))

@@ -159,6 +159,14 @@ def test_get_stream_finds_a_stream_only_by_its_id():
     assert [one.tap_stream_id for one in catalog.streams] == ["plain", "public-whole", "empty"]
 
 
+def test_catalog_is_created_from_entries_without_metadata():
+    catalog = Catalog.from_entries([CatalogEntry("a"), CatalogEntry("b", stream="old")])
+    catalog["a"].metadata.root.selected = True
+    assert catalog["b"].metadata == {}
+    assert list(Catalog.from_entries([*catalog.streams, CatalogEntry("b")])) == ["a", "b"]
+    assert catalog.to_dict() == Catalog.from_dict(catalog.to_dict()).to_dict()
+
+
 def test_streams_are_added_and_selected():
     catalog = Catalog()
     entry = CatalogEntry("s", MetadataMapping(), Schema())

@@ -209,6 +209,7 @@ COMPATIBILITY_PATHS: tuple[str, ...] = (
     "tap_core.helpers",
     "tap_core.io_base",
     "tap_core.singerlib.encoding",
+    "tap_core.singerlib.types",
     "tap_core.singerlib.utils",
 )
 """Compatibility import paths of singer_sdk, above every layer; no other module imports them."""

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import pytest
 
@@ -18,6 +19,7 @@ from tap_core.mapper import (
     RemoveRecordTransform,
     SameRecordTransform,
     StreamMap,
+    check_uuid,
     md5,
     sha256,
 )
@@ -214,6 +216,19 @@ def test_custom_stream_map_flattens_its_result():
 def test_md5_and_sha256_give_hex_digests():
     assert md5("a") == "0cc175b9c0f1b6a831c399e269772661"
     assert sha256("a").startswith("ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785")
+
+
+def test_uuid_functions_create_and_check_texts():
+    made = custom(name="uuid4()", deep="check_uuid(uuid4())", id="int(check_uuid(name, 4))")
+    found = made.transform(RECORD)
+    assert UUID(found["name"]).version == 4
+    assert found["deep"] is True
+    assert found["id"] == 0
+    types = {name: each["type"] for name, each in made.transformed_schema["properties"].items()}
+    assert (types["name"], types["deep"]) == (["string", "null"], ["boolean", "null"])
+    text = str(uuid5(NAMESPACE_DNS, "a.test"))
+    assert [check_uuid(text, version) for version in (None, 5, 4)] == [True, True, False]
+    assert not check_uuid(None)
 
 
 FAKER = """

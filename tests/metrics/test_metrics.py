@@ -40,6 +40,12 @@ def test_counter_logs_its_total_once(points):
     ]
 
 
+def test_counter_of_records_may_have_no_stream(points):
+    with metrics.record_counter(extra="e"):
+        pass
+    assert points()[0]["tags"] == {"extra": "e", "pid": os.getpid()}
+
+
 def test_counter_logs_again_after_its_interval(points):
     with metrics.record_counter("s", log_interval=-1) as counter:
         counter.increment(2)

@@ -13,6 +13,7 @@ import pytest
 
 from tap_core import singerlib as singer
 from tap_core.singerlib.messages import format_message, write_message
+from tap_core.singerlib.types import KeyProperties
 from tests.peers import missing_reason, peer_python
 
 PEER = peer_python("singer_sdk")
@@ -114,3 +115,23 @@ def test_record_is_not_copied():
 def test_message_is_written_as_one_line(capsys):
     write_message(singer.ActivateVersionMessage("s", 2))
     assert capsys.readouterr().out == '{"type":"ACTIVATE_VERSION","stream":"s","version":2}\n'
+
+
+def test_functions_write_messages_of_each_type(capsys):
+    keys: KeyProperties = ("id",)
+    singer.write_schema("s", {}, key_properties=keys, bookmark_properties=["at"])
+    singer.write_record("s", {"id": 1}, version=2)
+    singer.write_state({"bookmarks": {}})
+    singer.write_version("s", 2)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {
+            "type": "SCHEMA",
+            "stream": "s",
+            "schema": {},
+            "key_properties": ["id"],
+            "bookmark_properties": ["at"],
+        },
+        {"type": "RECORD", "stream": "s", "record": {"id": 1}, "version": 2},
+        {"type": "STATE", "value": {"bookmarks": {}}},
+        {"type": "ACTIVATE_VERSION", "stream": "s", "version": 2},
+    ]

@@ -106,6 +106,25 @@ def test_state_is_written_after_the_drain_of_its_records():
     ]
 
 
+def test_target_may_pass_arguments_to_its_sinks_in_create_sink():
+    class NamedSink(NotingSink):
+        def __init__(self, table, **given):
+            super().__init__(**given)
+            self.notes.append(("table", table))
+
+    def create_sink(self, *, stream_name, schema, key_properties=None):
+        return self.get_sink_class(stream_name)(
+            table=f"t_{stream_name}",
+            target=self,
+            stream_name=stream_name,
+            schema=schema,
+            key_properties=key_properties,
+        )
+
+    notes = fed(schema(), *rows(1), kind=made(NamedSink, create_sink=create_sink))
+    assert notes[:3] == [("made", "a"), ("table", "t_a"), ("setup", "a")]
+
+
 def test_state_waits_for_the_records_of_every_stream():
     lines = [schema(), schema("b"), *rows(1, stream="b"), state(1), *rows(1, 2), state(2)]
     assert without_setup(fed(*lines, batch_size_rows=2)) == [
