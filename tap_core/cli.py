@@ -252,16 +252,16 @@ def _find_entry_point(plugin: str) -> Callable[[], Any]:
     return _get_runner(imported, plugin)
 
 
-def _get_runner(found: Any, plugin: str) -> Callable[[], Any]:
-    """Return the function that runs a plugin: ``found`` itself or, for a class, its method ``cli``.
+def _get_runner(imported: Any, plugin: str) -> Callable[[], Any]:
+    """Return the function that runs a plugin: ``imported`` or, for a class, its method ``cli``.
 
-    ``found`` is the imported object, and ``plugin`` its name in error messages.
+    ``imported`` is the imported object, and ``plugin`` its name in error messages.
 
     Raises:
-        _NoPluginError: ``found`` is neither a plugin class nor a function.
+        _NoPluginError: ``imported`` is neither a plugin class nor a function.
     """
     runner: Callable[[], Any] | None = (
-        getattr(found, "cli", None) if isinstance(found, type) else found
+        getattr(imported, "cli", None) if isinstance(imported, type) else imported
     )
     if not callable(runner):
         raise _NoPluginError(f"{plugin} is neither a plugin class nor a function.")

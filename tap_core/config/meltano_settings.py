@@ -110,8 +110,8 @@ def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
     if "string" in types and schema.get("format") in _FORMATS:
         return _FORMATS[schema["format"]], []
     is_object = bool(schema.get("properties") or get_branches(schema))
-    found = next((kind for name, kind in _KINDS.items() if name in types), "string")
-    return "object" if is_object else found, []
+    kind = next((kind for name, kind in _KINDS.items() if name in types), "string")
+    return "object" if is_object else kind, []
 
 
 def list_required_groups(schema: Schema) -> list[list[str]]:

@@ -203,7 +203,7 @@ def _format_datetime(text: str, instant: datetime) -> str:
 def _parse_with_strptime(text: str, value: str) -> datetime:
     if len(value) > _LONGEST_VALUE:  # a space of a format matches any number of spaces
         raise ValueError(f"A text of {len(value):,} characters is not a date-time.")
-    form = _DIRECTIVE.sub(lambda found: "%f" if found[0] == "%_ms" else found[0], text)
+    form = _DIRECTIVE.sub(lambda match: "%f" if match[0] == "%_ms" else match[0], text)
     return assume_utc(datetime.strptime(value, form))  # noqa: DTZ007  made aware here
 
 

@@ -67,7 +67,9 @@ def find_unknown_options(
 
 def _find_misspelled(words: Iterable[Any], known: Collection[Any]) -> list[Any]:
     texts = [*NOT_SUPPORTED, *map(str, known)]
-    return [one for one in words if get_close_matches(str(one), texts, n=1, cutoff=_MIN_SIMILARITY)]
+    return [
+        word for word in words if get_close_matches(str(word), texts, n=1, cutoff=_MIN_SIMILARITY)
+    ]
 
 
 @cache

@@ -152,7 +152,8 @@ def _find_unknown_properties(stream: MappingNode, schema: MappingNode) -> Iterat
     """Yield a warning for each primary key or cursor field that is missing in the schema."""
     cursor = stream.get("incremental_sync")
     key = stream.get("primary_key")
-    fields = [("primary_key", one, stream, "") for one in (key if isinstance(key, list) else [key])]
+    keys = key if isinstance(key, list) else [key]
+    fields = [("primary_key", field, stream, "") for field in keys]
     if isinstance(cursor, MappingNode):
         fields.append(("cursor_field", cursor.get("cursor_field"), cursor, ".incremental_sync"))
     for option, field, node, below in fields:

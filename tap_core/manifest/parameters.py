@@ -223,7 +223,9 @@ def expand_parameters(node: Any) -> Any:
     if not isinstance(node, MappingNode):
         return node
     copied = MappingNode(
-        {key: expand_parameters(one) for key, one in node.items()}, line=node.line, lines=node.lines
+        {key: expand_parameters(item) for key, item in node.items()},
+        line=node.line,
+        lines=node.lines,
     )
     copied.filled = node.filled
     if node.parameters and "type" in node:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO, TypeAlias, cast
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -225,8 +225,7 @@ class _CommandTable(Mapping[str, TyperCommand]):
         command: Any = get_command_from_info(
             info, pretty_exceptions_short=False, rich_markup_mode=None
         )
-        found: TyperCommand = command
-        return found
+        return cast("TyperCommand", command)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._infos)
@@ -377,8 +376,7 @@ def make_program(
     app.callback()(callback)
     program: Any = get_command(app)
     program.commands = _CommandTable(commands) if commands else {}
-    made: Program = program
-    return made
+    return cast("Program", program)
 
 
 def run_program(program: Program, args: Sequence[str] | None) -> int:

@@ -124,4 +124,4 @@ def _normalize_iso_text(text: str) -> str:
         return text
     fraction = re.compile(r"\.(\d{1,6})\d*")
     plain = re.sub(r"[Zz]$", "+00:00", text)
-    return fraction.sub(lambda found: f".{found[1]:0<6}", plain)
+    return fraction.sub(lambda match: f".{match[1]:0<6}", plain)

@@ -82,7 +82,8 @@ def _compare_values(
     if objects and _collect_properties(schema):
         yield from _compare_objects(objects, schema, f"{path}.")
     lists = [value for value in values if isinstance(value, list)]
-    item_schema = next((one["items"] for one in _iterate_variants(schema) if "items" in one), None)
+    variants = _iterate_variants(schema)
+    item_schema = next((each["items"] for each in variants if "items" in each), None)
     if isinstance(item_schema, Mapping) and any(lists):
         items = [item for items in lists for item in items]
         yield from _compare_values(f"{path}[]", items, item_schema)

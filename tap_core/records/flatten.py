@@ -135,7 +135,7 @@ def flatten_key(
 
 def _abbreviate(key: str) -> str:
     """Abbreviate a property name: ``long_name`` becomes ``ln``, ``customer`` becomes ``cus``."""
-    camel = re.sub(r"(?:^|_)(.)", lambda found: found.group(1).upper(), key)
+    camel = re.sub(r"(?:^|_)(.)", lambda match: match[1].upper(), key)
     initials = re.sub(r"[a-z]", "", camel)
     return (initials if len(initials) > 1 else key[:3]).lower()
 

@@ -42,7 +42,7 @@ def snakecase(string: str) -> str:
     """Return a name in snake case: ``userName`` becomes ``user_name``."""
     joined = re.sub(r"[-.\s]", "_", string)
     separated = joined[:1].lower() + re.sub(
-        r"[A-Z]", lambda found: f"_{found[0].lower()}", joined[1:]
+        r"[A-Z]", lambda match: f"_{match[0].lower()}", joined[1:]
     )
     return re.sub(r"_{2,}", "_", separated).rstrip("_")
 

@@ -131,7 +131,9 @@ class StreamScheduler:
             self._completion.begin(stream)
         for log in dict.fromkeys(stream.change_log for stream in streams):
             if log is not None:
-                sync_change_log(log, [one for one in streams if one.change_log is log], self._run)
+                sync_change_log(
+                    log, [each for each in streams if each.change_log is log], self._run
+                )
 
     def _sync_in_parallel(self, streams: Sequence[SyncStream]) -> None:
         """Sync several streams in parallel, with one thread for each.

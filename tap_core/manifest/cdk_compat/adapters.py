@@ -149,6 +149,12 @@ def _adapt_added_field(
     return CdkAddedFieldDefinition(added.path, value, added.value_type, {})
 
 
+def _adapt_response_filter(
+    response_filter: our_errors.HttpResponseFilter, _owner: StreamOwner, config: Mapping[str, Any]
+) -> CdkHttpResponseFilter:
+    return CdkHttpResponseFilter(response_filter, config)
+
+
 class _ExtractorAdapter(RecordExtractor):
     """Adapter from this SDK's record extractors to airbyte-cdk's interface RecordExtractor.
 
@@ -228,7 +234,7 @@ _FACTORIES_BY_TYPE: Final[tuple[tuple[type, _Factory], ...]] = (
     (cursor.MinMaxDatetime, _adapt_min_max),
     (schema_loaders.InlineSchemaLoader, _adapt_inline_schema),
     (schema_loaders.JsonFileSchemaLoader, _adapt_schema_file),
-    (our_errors.HttpResponseFilter, lambda one, _owner, config: CdkHttpResponseFilter(one, config)),
+    (our_errors.HttpResponseFilter, _adapt_response_filter),
 )
 """Functions that create an adapter, by the type of the component."""
 

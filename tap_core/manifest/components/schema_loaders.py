@@ -178,14 +178,15 @@ def _resolve_references(
             f" written out: shorten it, or raise {YAML_NODES.variable}."
         )
     if isinstance(node, list):
-        return [_resolve_references(one, file, root, references, numbers) for one in node]
+        return [_resolve_references(item, file, root, references, numbers) for item in node]
     if not isinstance(node, dict):
         return node
     reference = node.get("$ref")
     if isinstance(reference, str):
         return _resolve_reference(reference, file, root, references, numbers)
     return {
-        key: _resolve_references(one, file, root, references, numbers) for key, one in node.items()
+        key: _resolve_references(item, file, root, references, numbers)
+        for key, item in node.items()
     }
 
 

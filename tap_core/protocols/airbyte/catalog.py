@@ -364,9 +364,9 @@ def _choose_cursor(
     path = path or parse_path(key, stream.schema)
     exists = get_definition(path, stream.schema) is not None
     if not exists or parse_path(key, stream.schema) != path:
-        found = "more than one" if exists else "no"
+        number = "more than one" if exists else "no"
         raise CatalogFileError(
-            f"{start} has {found} field '{key}' for the cursor. Set 'cursor_field' to another"
+            f"{start} has {number} field '{key}' for the cursor. Set 'cursor_field' to another"
             f" field, or set 'sync_mode' to {FULL_REFRESH}."
         )
     return key

@@ -67,14 +67,14 @@ class AirbyteCommand(Command):
 
         The message of an error is stored in ``ctx``. Only `get_files` raises the error, later.
         """
-        unknown: list[str] = []
+        extra: list[str] = []
         try:
-            _, unknown, _ = self.make_parser(ctx).parse_args([*args])
+            _, extra, _ = self.make_parser(ctx).parse_args([*args])  # positional arguments
             super().parse_args(ctx, args)
         except typer.TyperException as error:
             ctx.meta[_ERROR] = self._describe_error(ctx, error)
-        if unknown:
-            ctx.meta[_ERROR] = self._describe_unknown_option(unknown[0].partition("=")[0])
+        if extra:
+            ctx.meta[_ERROR] = self._describe_unknown_option(extra[0].partition("=")[0])
         for param in self.params:
             ctx.params.setdefault(param.name, "")
         return []

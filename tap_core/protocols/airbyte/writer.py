@@ -145,8 +145,9 @@ class AirbyteWriter:
             return (tail + head).join(rows)
         instants: Sequence[str | None] | repeat[None] = event.extracted_at or repeat(None)
         return before + b"".join(
-            b'%b%b,"emitted_at":%d}}\n' % (head, row, _to_milliseconds(at) if at else now_ms())
-            for row, at in zip(event.rows, instants, strict=False)
+            b'%b%b,"emitted_at":%d}}\n'
+            % (head, row, _to_milliseconds(instant) if instant else now_ms())
+            for row, instant in zip(event.rows, instants, strict=False)
         )
 
     # Stream statuses

@@ -205,8 +205,8 @@ def find_unknown_streams(
         schema = _get_known_schema(stream)
         extra = get_properties(entry.get("schema")).keys() - get_properties(schema)
         if schema is not None and extra:
-            listed_names = ", ".join(sorted(extra))
-            yield f"The catalog's stream '{name}' has unknown properties: {listed_names}"
+            names = ", ".join(sorted(extra))
+            yield f"The catalog's stream '{name}' has unknown properties: {names}"
         method = stream.forced_replication_method
         if method and method not in _METHODS:
             yield (
