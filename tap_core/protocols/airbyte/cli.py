@@ -91,13 +91,13 @@ class _CommandRun:
             ConfigValidationError: The settings are invalid.
         """
         path = self.files["config"]
-        self._remember_secrets(read_config_files([path]))
+        self._store_settings(read_config_files([path]))
         tap = self._tap = self.tap_class(config=self.settings or {}, setup_mapper=False)
         tap.config_file = Path(path).absolute()
         tap.config_listener = self._change_settings
         return tap
 
-    def _remember_secrets(self, settings: dict[str, Any]) -> None:
+    def _store_settings(self, settings: dict[str, Any]) -> None:
         """Store the settings, and redact their secrets in all later log and error messages."""
         self.settings = settings
         schema = self.tap_class._full_schema()  # noqa: SLF001  the SDK's own method
@@ -111,7 +111,7 @@ class _CommandRun:
         """
         settings = renew(self.settings or {})
         if settings != self.settings:
-            self._remember_secrets(settings)
+            self._store_settings(settings)
             self.wire.write(control_line(settings))
 
     def report_error(self, error: Exception, stream: StreamId | None = None) -> None:
