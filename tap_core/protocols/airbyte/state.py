@@ -37,8 +37,14 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 _OTHER_MESSAGES: Final = frozenset(
     {
-        *("RECORD", "LOG", "TRACE", "CONTROL", "SPEC", "CATALOG"),
-        *("CONNECTION_STATUS", "DESTINATION_CATALOG"),
+        "CATALOG",
+        "CONNECTION_STATUS",
+        "CONTROL",
+        "DESTINATION_CATALOG",
+        "LOG",
+        "RECORD",
+        "SPEC",
+        "TRACE",
     }
 )
 _GLOBAL: Final = ("global", "global_")
