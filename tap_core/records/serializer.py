@@ -109,6 +109,7 @@ class RecordSerializer:
             range(_FIRST_COMPILATION * _COMPILATION_GROWTH**n - 1, -1, -1)
             for n in itertools.count()
         )
+        """Countdown to each compilation of `fits`: from 15 to 0, then from 255 to 0, and so on."""
 
     def __call__(self, record: Record) -> Any:
         """Return the encoded record, and delete deselected properties from ``record`` in place."""
