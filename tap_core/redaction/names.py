@@ -101,9 +101,9 @@ The last part matches URLs with a user and a password, which occur in values.
 
 def is_secret_name(name: str) -> bool:
     """Return True if a setting's name suggests a secret, such as ``password`` or ``api_key``."""
-    return (_has_secret_term if len(name) <= _LONGEST_CACHED else _has_secret_term.__wrapped__)(
-        name
-    )
+    if len(name) > _LONGEST_CACHED:
+        return _has_secret_term.__wrapped__(name)
+    return _has_secret_term(name)
 
 
 @lru_cache(maxsize=4096)
