@@ -88,7 +88,9 @@ def iterate_pages(result: sa.CursorResult[Any]) -> Iterator[Sequence[Sequence[An
     The values are those of the database driver. The caller must convert them with the functions
     from `get_processors`.
     """
-    fetch, size, waited, worked = _get_fetch(result), FIRST_PAGE_ROWS, 0.0, 0.0
+    fetch = _get_fetch(result)
+    size = FIRST_PAGE_ROWS
+    waited = worked = 0.0
     requested_at = perf_counter()
     while page := fetch(size):
         received_at = perf_counter()
