@@ -145,7 +145,7 @@ class Stream(abc.ABC):
     _is_read_by_one: bool = False
     """True if one process must read all contexts, because that process counts the stream's jobs."""
 
-    _HOOKS: ClassVar[Mapping[str, Any]] = {}
+    _HOOKS: ClassVar[Mapping[str, Any]] = {}  # set below: this class's members, for is_overridden
     _sync_plan: Plan | None = None
     _own_context_reader: ContextReader | None = None
     _primary_keys: Sequence[str] | None = None
