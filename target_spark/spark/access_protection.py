@@ -108,7 +108,7 @@ def find_weaknesses(master: str, conf: Mapping[str, str]) -> Iterator[str]:
         conf: The Spark settings in effect, or before Spark has started, the configured ones.
     """
     if master.startswith("local"):
-        if not _is_on(conf, _AUTHENTICATE, default=True):
+        if not _is_on(conf, _AUTHENTICATE, default=True):  # the default of `protective_conf`
             yield _UNPROTECTED_LOCAL
     else:
         yield from _find_network_weaknesses(master, conf)

@@ -203,6 +203,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
         file.flush()
         command = [str(home / "bin" / "spark-submit"), "--properties-file", file.name]
         command += ["--load-spark-defaults", "--class", "org.apache.ivy.Main"]
+        # spark-submit downloads the jars before it runs this class, which only prints its version.
         result = subprocess.run(  # noqa: S603  (Spark's own program)
             [*command, "spark-internal", "-version"],
             env={**os.environ, "SPARK_HOME": str(home)},
@@ -210,7 +211,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
             stdout=subprocess.DEVNULL,
             start_new_session=True,  # signals to this process group do not reach the resolver
             pass_fds=[lock],
-            umask=0o022,
+            umask=0o022,  # jars that others can write are rejected
             check=False,
         )
     return result.returncode == 0

@@ -234,10 +234,10 @@ def required_jars(table_format: str, spark_version: str) -> tuple[str, ...]:
         return ()
     artifacts = ARTIFACTS.get((table_format, get_minor_version(spark_version)))
     if artifacts is None:
-        lines = sorted(known for name, known in ARTIFACTS if name == table_format)
+        versions = sorted(version for name, version in ARTIFACTS if name == table_format)
         raise SparkUnavailableError(
             f"There is no {table_format} library for Spark {spark_version}"
-            f" (supported: {', '.join(lines) or 'none'}). Install one of these versions,"
+            f" (supported: {', '.join(versions) or 'none'}). Install one of these versions,"
             " for example: pip install 'pyspark>=4.1.4,<4.2'; or set format to parquet."
         )
     return artifacts
@@ -344,7 +344,9 @@ def format_conf(
     out = get_format_settings(table_format, conf)
     packages, ivy = conf.get("spark.jars.packages"), conf.get("spark.jars.ivy")
     user_jars = (*jars, conf.get("spark.jars"), packages)
-    local, missing, excludes = [*jars], list[str](), list[str](EXCLUDES)
+    local = list(jars)
+    missing: list[str] = []
+    excludes = list(EXCLUDES)
     for library in _find_required_libraries(
         table_format, conf, addresses, user_jars, spark_version
     ):

@@ -137,7 +137,8 @@ def _hide_options(key: str, text: str, file: Path) -> str:
         raise SparkUnavailableError(
             f"{key} has an unpaired quotation mark or backslash: correct it."
         )
-    shown, hidden = list[str](), list[str]()
+    shown: list[str] = []
+    hidden: list[str] = []
     for option in _JAVA_OPTION.findall(text):
         plain = _unquote(option)
         if plain.startswith(_HIDDEN):
@@ -153,11 +154,11 @@ def _hide_options(key: str, text: str, file: Path) -> str:
 def _unquote(option: str) -> str:
     """Return a Java option as a shell would read it: without quotes and escaping backslashes."""
 
-    def plain(found: re.Match[str]) -> str:
-        single, double, escaped = found.groups()
+    def remove_quotes(match: re.Match[str]) -> str:
+        single, double, escaped = match.groups()
         return single or escaped or _ESCAPED.sub(r"\1", double or "")
 
-    return _QUOTING.sub(plain, option)
+    return _QUOTING.sub(remove_quotes, option)
 
 
 def _quote_for_java(option: str) -> str:
@@ -176,7 +177,7 @@ def format_java_properties(settings: Mapping[str, str]) -> str:
 def _escape_property(text: str) -> str:
     """Return a key or value escaped for a Java properties file, in ASCII."""
 
-    def units(found: re.Match[str]) -> str:
-        return re.sub("(.{4})", r"\\u\1", found[0].encode("utf-16-be", "surrogatepass").hex())
+    def escape(match: re.Match[str]) -> str:
+        return re.sub("(.{4})", r"\\u\1", match[0].encode("utf-16-be", "surrogatepass").hex())
 
-    return _NOT_PLAIN.sub(units, text)
+    return _NOT_PLAIN.sub(escape, text)

@@ -33,7 +33,6 @@ __all__ = [
     "start_spark_on_demand",
 ]
 
-
 _AnySession: TypeAlias = Session | ConnectSession | EngineSession
 """Type of the object that starts Spark or connects to it: a local Spark, a Spark Connect server, or
 an engine (a Spark that several runs use)."""

@@ -110,7 +110,7 @@ def _program_parts(
         Path(spark_home(settings.master, version), "conf")
     )
     yield "spark-defaults.conf", _describe_file(str(Path(folder, "spark-defaults.conf")))
-    mask = os.umask(0o077)
+    mask = os.umask(0o077)  # it can only be read by setting it
     os.umask(mask)
     yield "umask", oct(mask)
 

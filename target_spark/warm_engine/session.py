@@ -453,7 +453,7 @@ class EngineSession:
     def _leave_context(self) -> None:
         """Remove PySpark's references to the JVM of the shared Spark process, which still runs."""
         self._spark = None
-        if self._log_filter is None:
+        if self._log_filter is None:  # this run has not connected PySpark to that JVM
             return
         from pyspark import SparkContext
         from pyspark.sql import SparkSession

@@ -79,7 +79,8 @@ def start_engine(
         UntrustedPathError: Another user has access to the folder of the engine.
         OSError: The folder of the engine cannot be created, or the engine does not respond.
     """
-    end, is_new = time.monotonic() + _CONNECT_SECONDS, False
+    end = time.monotonic() + _CONNECT_SECONDS
+    is_new = False
     while (connected := connect_engine(identity)) is None:
         if time.monotonic() > end:
             raise SparkUnavailableError("An engine with these settings is just ending.")
