@@ -128,6 +128,7 @@ class Loader:
         self._received = 0
         self._next_age_check = 0.0
         self._full: dict[StreamId, LoadedStream] = {}
+        """Streams whose full batch waits for the next state."""
         self._has_states = False
         self._last_state: bytes | None = None
         self._handlers: Mapping[type[Event], Callable[[Any], None]] = {
@@ -194,7 +195,8 @@ class Loader:
     def _new_stream(
         self, event: SchemaEvent, schema: JsonSchema, normal_digest: bytes
     ) -> LoadedStream:
-        options, versions = self._options, self._versions[event.stream]
+        options = self._options
+        versions = self._versions[event.stream]
         spool = Spool(self._folder, event.stream)
         stream = LoadedStream.new(event, schema, normal_digest, options, spool, versions)
         check_table_conflicts(stream, self._table_owners, options.runs_table)
@@ -260,9 +262,9 @@ class Loader:
             return
         stream = self._prepare_stream(event)
         stream.spool.add_files(files, self._ordinal, event.version)
-        waiting = stream.spool.files
-        nbytes = sum(file.nbytes for file in waiting)
-        if len(waiting) >= _FILES_AT_ONCE or nbytes >= options.flush_bytes:
+        batch_files = stream.spool.files
+        nbytes = sum(file.nbytes for file in batch_files)
+        if len(batch_files) >= _FILES_AT_ONCE or nbytes >= options.flush_bytes:
             self._pipeline.queue_batch(stream)
 
     def _add_spooled_rows(self, event: SpooledRows) -> None:
@@ -374,7 +376,8 @@ class Loader:
         In append and scd2 mode, if the input has states, a full batch stays open until the next
         state arrives or its size is 1.5 times the limit.
         """
-        options, spool = self._options, stream.spool
+        options = self._options
+        spool = stream.spool
         fill = max(spool.count / options.flush_rows, spool.nbytes / options.flush_bytes)
         waits = self._has_states and stream.mode in {WriteMode.APPEND, WriteMode.SCD2}
         if spool.large_bytes >= LARGE_ROWS_BYTES or fill >= (_STATE_WAIT_FACTOR if waits else 1):
@@ -382,7 +385,8 @@ class Loader:
         elif fill >= 1:
             stream.waits_for_state = True
             self._full[stream.id] = stream
-        pipeline, limit = self._pipeline, options.spool_bytes
+        pipeline = self._pipeline
+        limit = options.spool_bytes
         if pipeline.uncommitted_bytes < limit:
             return
         if pipeline.open_bytes > limit // 2:
