@@ -58,9 +58,10 @@ def start(settings: SparkSettings) -> tuple[int, list[str]]:
         ) from error
     if status["error"]:
         raise SparkUnavailableError(f"{status['error']} (The engine's log is {folder.log}.)")
-    old = "An engine with these settings is already running"
-    words = "The engine was started" if is_new else old
-    return 0, [f"{words}: {_describe(status)}."]
+    outcome = (
+        "The engine was started" if is_new else "An engine with these settings is already running"
+    )
+    return 0, [f"{outcome}: {_describe(status)}."]
 
 
 def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
@@ -74,7 +75,8 @@ def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
         SparkUnavailableError: Another user has access to the folder of an engine.
     """
     identity = Identity.of_run(settings)
-    lines, code = list[str](), 1
+    code = 1
+    lines: list[str] = []
     try:
         for folder in list_engines():
             try:
@@ -84,8 +86,8 @@ def show_engines(settings: SparkSettings) -> tuple[int, list[str]]:
                 continue
             if status is None:
                 continue
-            is_fit = folder.path.name == identity.key and may_use_engine(settings)
-            code = 0 if is_fit else code
+            if folder.path.name == identity.key and may_use_engine(settings):
+                code = 0
             lines.append(f"{_describe(status)}. {_describe_fit(identity, folder)}")
             lines += [f"  used by {run}" for run in status["runs"]]
     except UntrustedPathError as error:
@@ -153,10 +155,11 @@ def _request(folder: EngineFolder, request: str) -> dict[str, Any] | None:
         return None
 
 
-def _describe(found: dict[str, Any]) -> str:
-    state = "in use" if found["runs"] else f"idle for {found['idle']} of {found['idle_limit']:g} s"
-    application = found["application"] or "starting"
-    return f"process {found['pid']}, JVM {found['jvm']}, Spark {application}, {state}"
+def _describe(status: dict[str, Any]) -> str:
+    idle = f"idle for {status['idle']} of {status['idle_limit']:g} s"
+    use = "in use" if status["runs"] else idle
+    application = status["application"] or "starting"
+    return f"process {status['pid']}, JVM {status['jvm']}, Spark {application}, {use}"
 
 
 def _describe_fit(identity: Identity, folder: EngineFolder) -> str:

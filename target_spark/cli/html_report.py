@@ -97,12 +97,12 @@ def write_html_report(
         "count": "{:,}".format,
         "bytes": _format_bytes,
     }
-    text = files("target_spark.cli").joinpath("report.html.jinja").read_text(encoding="utf-8")
-    html = environment.from_string(text).render(**page, plots=_draw(page), colors=COLORS)
-    final = Path(path)
+    template = files("target_spark.cli").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    html = environment.from_string(template).render(**page, plots=_draw(page), colors=COLORS)
+    file = Path(path)
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(final, html + "\n")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, html + "\n")
     except OSError as error:
         raise ConfigurationError(
             f"{path} cannot be written: {error.strerror}. Name a file in a folder"
@@ -235,17 +235,18 @@ def _draw(page: Mapping[str, Any]) -> dict[str, list[Plot]]:
     runs = page["runs"][::-1]
     labels = [f"{run['started']:%m-%d %H:%M:%S}" for run in runs]
     seconds = {"seconds": [run["seconds"] for run in runs]}
-    of_runs = [plot_per_run("Time per run", "outcomes", labels, seconds, _format_duration)]
+    run_plots = [plot_per_run("Time per run", "outcomes", labels, seconds, _format_duration)]
     for title, column, format_value in _PER_RUN:
         values = _collect_by_stream(page, column)
-        of_runs.append(plot_per_run(title, "counts", labels, values, format_value))
-    of_tables = []
+        run_plots.append(plot_per_run(title, "counts", labels, values, format_value))
+    table_plots = []
     for title, name, format_value in _PER_TABLE:
-        known = {table["stream"]: table.get(name) for table in page["tables"]}
-        known = {stream: value for stream, value in known.items() if value is not None}
+        known = {
+            table["stream"]: table[name] for table in page["tables"] if table.get(name) is not None
+        }
         if known:
-            of_tables.append(plot_by_stream(title, "tables", known, format_value))
-    return {"runs": of_runs, "tables": of_tables}
+            table_plots.append(plot_by_stream(title, "tables", known, format_value))
+    return {"runs": run_plots, "tables": table_plots}
 
 
 def _collect_by_stream(page: Mapping[str, Any], column: str) -> dict[str, list[float]]:
@@ -272,8 +273,8 @@ def _collect_by_stream(page: Mapping[str, Any], column: str) -> dict[str, list[f
 # Text
 
 
-def _format_time(at: datetime) -> str:
-    return f"{at.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+def _format_time(time: datetime) -> str:
+    return f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _format_duration(seconds: float) -> str:

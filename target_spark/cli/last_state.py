@@ -98,7 +98,7 @@ def get_expected_metadata(tables: Iterable[RecoveredTable]) -> ExpectedMetadata:
 
 
 def find_recoverable_tables(
-    options: LoadOptions, spark: Callable[[], SparkSession]
+    options: LoadOptions, get_spark: Callable[[], SparkSession]
 ) -> list[RecoveredTable]:
     """Return the existing tables in all configured locations, to recover a state from them.
 
@@ -106,8 +106,8 @@ def find_recoverable_tables(
 
     Args:
         options: The options of the load, which determine the locations.
-        spark: A function that returns a Spark session. It is called only if tables cannot be read
-            as local files.
+        get_spark: A function that returns a Spark session. It is called only if tables cannot be
+            read as local files.
 
     Raises:
         TargetSparkError: Spark cannot start, or a table cannot be read.
@@ -117,10 +117,10 @@ def find_recoverable_tables(
         levels = split_identifier(catalog, database)
         if uses_paths(options.format, catalog) or not levels:
             tables += _find_below_path(
-                options, "/".join((options.path.rstrip("/"), *levels)), spark
+                options, "/".join((options.path.rstrip("/"), *levels)), get_spark
             )
         else:
-            tables += _find_in_database(options, spark(), levels)
+            tables += _find_in_database(options, get_spark(), levels)
     return tables
 
 
@@ -140,11 +140,11 @@ def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str |
 
 
 def _find_below_path(
-    options: LoadOptions, path: str, spark: Callable[[], SparkSession]
+    options: LoadOptions, path: str, get_spark: Callable[[], SparkSession]
 ) -> Iterator[RecoveredTable]:
     folder = to_local_folder(path)
     if folder is None:
-        yield from _find_at_url(options, path, spark())
+        yield from _find_at_url(options, path, get_spark())
     elif folder.is_dir():
         read = _READ_AS_FILES[options.format]
         for table_folder in list_subfolders(folder):
@@ -155,15 +155,14 @@ def _find_below_path(
 
 def _find_at_url(options: LoadOptions, path: str, spark: SparkSession) -> list[RecoveredTable]:
     try:
-        return list(_by_writer(options, spark, _folders(path, spark)))
+        return list(_read_with_writer(options, spark, _list_folder_tables(path, spark)))
     except Exception as error:
         refusal = find_storage_error(str(error))
         if refusal is None:
             raise
-        words = (
+        raise StorageError(
             f"The tables at {path} cannot be listed: {refusal}. Error: {first_error_line(error)}"
-        )
-        raise StorageError(words) from error
+        ) from error
 
 
 def _read_delta(folder: Path, table: Table) -> Iterator[RecoveredTable]:
@@ -206,7 +205,7 @@ If a folder contains a table, the function yields it with the metadata of its ne
 """
 
 
-def _folders(path: str, spark: SparkSession) -> Iterator[Table]:
+def _list_folder_tables(path: str, spark: SparkSession) -> Iterator[Table]:
     from target_spark.storage.hadoop_fs import list_folders
 
     for name in list_folders(spark, path):
@@ -235,10 +234,11 @@ def _find_in_database(
             f" {find_storage_error(str(error)) or first_error_line(error)}"
         ) from error
     names = sorted(row.tableName for row in rows if not row.isTemporary and row.tableName != RUNS)
-    yield from _by_writer(options, spark, (Table("", name, (*levels, name)) for name in names))
+    tables = (Table("", name, (*levels, name)) for name in names)
+    yield from _read_with_writer(options, spark, tables)
 
 
-def _by_writer(
+def _read_with_writer(
     options: LoadOptions, spark: SparkSession, tables: Iterable[Table]
 ) -> Iterator[RecoveredTable]:
     from target_spark.writers import get_writer

@@ -166,8 +166,8 @@ def reload_records(
         )
     table, whole = options.table(stream), _as_one_batch(options)
     writer = ReplayWriter(engine, whole, run, folder, overwrite=overwrite)
-    with writer.opened(table) as found:
-        if not found:
+    with writer.opened(table) as count:
+        if not count:
             return ReplayResult(str(stream), table.name)
         report = Report()
         loader = Loader(whole, engine, folder, lambda: writer, report, lambda _state: None)
@@ -181,10 +181,10 @@ def reload_records(
         return ReplayResult(
             str(stream),
             table.name,
-            found,
-            counts["written"],
-            unfit,
-            found - counts["written"] - unfit,
+            found=count,
+            loaded=counts["written"],
+            unfit=unfit,
+            kept=count - counts["written"] - unfit,
         )
 
 
@@ -287,7 +287,8 @@ class ReplayWriter(BatchWriter):
         if not remaining.count:
             self._rewrite(spark, self._claim_records(spark, [*self._unreadable, *self._positions]))
             return CommitResult(0, 0, None, {})
-        staying = [*self._unreadable, *(self._positions[n - batch.first] for n in existing)]
+        positions = (self._positions[ordinal - batch.first] for ordinal in existing)
+        staying = [*self._unreadable, *positions]
         self._rewrite(spark, self._claim_records(spark, staying))
         outcome = super().write(replace(request, batches=(remaining,)))
         self._remove(spark)
@@ -409,7 +410,8 @@ def _remove_rows(batch: Batch, excluded: Collection[int], folder: SpoolFolder) -
     """
     if not excluded:
         return batch
-    path, count = folder.new_path("rows"), 0
+    path = folder.new_path("rows")
+    count = 0
     with path.open("wb") as out:
         for source in batch.paths:
             with Path(source).open("rb") as lines:

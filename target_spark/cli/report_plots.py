@@ -14,7 +14,7 @@ from typing import Any, Final
 import pygal
 from pygal.style import Style
 
-# pygal appends a finder for its plug-ins, which makes each later import a warning (Python 3.11).
+# pygal appends a finder for its plug-ins, which makes Python 3.11 warn at each later import.
 for _finder in [each for each in sys.meta_path if isinstance(each, pygal.PluginImportFixer)]:
     sys.meta_path.remove(_finder)
 
@@ -83,11 +83,11 @@ def plot_per_run(
     """
     series = _add_up_last(values)
     totals = [sum(each) for each in zip(*values.values(), strict=True)]
-    greatest = max(range(len(totals)), key=totals.__getitem__)
+    greatest, greatest_run = max(zip(totals, runs, strict=True), key=lambda each: each[0])
     summary = (
         f"Bars for {_count(len(runs), 'run')}, oldest first. The newest run, {runs[-1]}, has"
-        f" {format_value(totals[-1])}. The greatest value is {format_value(totals[greatest])}, of"
-        f" the run {runs[greatest]}."
+        f" {format_value(totals[-1])}. The greatest value is {format_value(greatest)}, of the run"
+        f" {greatest_run}."
     )
     step = -(-len(runs) // _MAX_LABELS)  # rounded up
     chart = _configure(pygal.StackedBar, format_value, _HEIGHT)

@@ -168,10 +168,7 @@ def read_run_rows(
 def _find_runs(
     reader: TableReader, options: LoadOptions, limit: int, stream: str | None
 ) -> list[dict[str, Any]] | None:
-    """Return rows of the table of runs, newest run first; None if the table does not exist.
-
-    Each run of target-spark has appended one row per stream to this table.
-    """
+    """Return rows of the table of runs, newest run first; None if the table does not exist."""
     table = options.runs_table
     if reader.get_column_types(table) is None:
         return None
@@ -218,9 +215,9 @@ def _read_quarantine(reader: TableReader, table: Table, samples: int) -> dict[st
     if reader.get_column_types(table) is None:
         return None
     reasons = reader.count_items(table, "reasons", _MAX_REASONS)
-    found = {"samples": reader.read_quarantine(table, samples)} if samples else {}
+    newest = {"samples": reader.read_quarantine(table, samples)} if samples else {}
     return {
-        **found,
+        **newest,
         "table": table.key,
         "rows": reader.count_rows(table),
         "reasons": [{"reason": reason, "rows": rows} for reason, rows in reasons],
@@ -235,8 +232,8 @@ def _join_redacted(config: Mapping[str, Any], lines: Iterator[str]) -> str:
     return "\n".join(redact_line(hide(line)) for line in lines)
 
 
-def _format_time(at: datetime) -> str:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+def _format_time(time: datetime) -> str:
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _format_rows(count: int) -> str:

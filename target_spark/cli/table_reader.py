@@ -60,12 +60,12 @@ class TableReader:
         The table must exist. For a Parquet table, it is the modification time of the manifest.
         """
         if self._format == "parquet":
-            at: int | None = parquet.get_commit_time(table)
+            millis: int | None = parquet.get_commit_time(table)
         elif self._format == "delta":
-            at = log_reader.get_commit_time(self._spark, table)
+            millis = log_reader.get_commit_time(self._spark, table)
         else:
-            at = snapshot_reader.get_commit_time(self._spark, table)
-        return None if at is None else datetime.fromtimestamp(at / 1000, timezone.utc)
+            millis = snapshot_reader.get_commit_time(self._spark, table)
+        return None if millis is None else datetime.fromtimestamp(millis / 1000, timezone.utc)
 
     def read_rows(self, table: Table) -> list[dict[str, Any]]:
         """Return all rows of a small table, each as a dictionary of values by column name."""
@@ -102,12 +102,12 @@ class TableReader:
         """Return the latest value (UTC) of a timestamp column, or None if all values are null."""
         dataset = self._open_dataset(table)
         if dataset is not None:
-            values = dataset.to_table(columns={"at": ds.field(column)})["at"]
+            values = dataset.to_table(columns={"time": ds.field(column)})["time"]
         else:
-            newest = self._writer.rows(self._spark, table).agg(F.max(quote(column)).alias("at"))
-            values = newest.toArrow()["at"]
-        at: datetime | None = pc.max(values).as_py()
-        return at if at is None else at.astimezone(timezone.utc)
+            newest = self._writer.rows(self._spark, table).agg(F.max(quote(column)).alias("time"))
+            values = newest.toArrow()["time"]
+        time: datetime | None = pc.max(values).as_py()
+        return None if time is None else time.astimezone(timezone.utc)
 
     def count_items(self, table: Table, column: str, limit: int) -> list[tuple[str, int]]:
         """Return the most frequent items of an array column with their counts, highest first.
@@ -136,10 +136,11 @@ class TableReader:
             table: The quarantine table.
             limit: The maximum number of rows to return.
         """
-        columns, by = ["raw", "reasons", "quarantined_at", "run"], "quarantined_at"
+        columns = ["raw", "reasons", "quarantined_at", "run"]
         dataset = self._open_dataset(table)
         if dataset is None:
-            rows = self._writer.rows(self._spark, table).orderBy(F.desc(by)).limit(limit)
+            rows = self._writer.rows(self._spark, table)
+            rows = rows.orderBy(F.desc("quarantined_at")).limit(limit)
             spark_rows: list[dict[str, Any]] = (
                 rows.selectExpr(SHORT_RECORD, *columns[1:]).toArrow().to_pylist()
             )
@@ -152,7 +153,8 @@ class TableReader:
         for batch in dataset.to_batches(columns=shown):
             chunk = pa.Table.from_batches([batch])
             kept = chunk if kept is None else pa.concat_tables([kept, chunk])
-            kept = kept.take(pc.select_k_unstable(kept, limit, [(by, "descending")]))
+            newest_first = [("quarantined_at", "descending")]
+            kept = kept.take(pc.select_k_unstable(kept, limit, newest_first))
         arrow_rows: list[dict[str, Any]] = [] if kept is None else kept.to_pylist()
         return arrow_rows
 

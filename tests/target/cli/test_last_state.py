@@ -152,9 +152,9 @@ def by_spark(warehouse: Warehouse, path: str) -> Any:
     from target_spark.cli import last_state
 
     options = settings.load_options({"path": path, "format": warehouse.format})
-    assert list(last_state._folders(f"{path}/nothing", warehouse.spark)) == []
-    tables = last_state._folders(path, warehouse.spark)
-    return list(last_state._by_writer(options, warehouse.spark, tables))
+    assert list(last_state._list_folder_tables(f"{path}/nothing", warehouse.spark)) == []
+    tables = last_state._list_folder_tables(path, warehouse.spark)
+    return list(last_state._read_with_writer(options, warehouse.spark, tables))
 
 
 @pytest.mark.thorough
