@@ -123,7 +123,7 @@ def _read_rows(file: Any) -> Iterable[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     parquet = pq.ParquetFile(file)
-    names = [parquet.schema.column(at).path for at in range(len(parquet.schema))]
+    names = [parquet.schema.column(index).path for index in range(len(parquet.schema))]
     columns = [name for name in names if name.startswith(_COLUMNS)]
     if columns:
         for batch in parquet.iter_batches(columns=columns):

@@ -145,11 +145,13 @@ def build_conversion_sql(target: str, micros: int, deleted: str | None) -> str:
         deleted: The column that marks a row as deleted, or None. A marked row becomes a row version
             that has already ended.
     """
-    at, is_current = f"timestamp_micros({micros}L)", quote(IS_CURRENT)
-    alive = "true" if deleted is None else f"{quote(deleted)} IS NULL"
+    start = f"timestamp_micros({micros}L)"
+    is_current = quote(IS_CURRENT)
+    not_deleted = "true" if deleted is None else f"{quote(deleted)} IS NULL"
     return (
-        f"UPDATE {target} SET {is_current} = {alive}, {quote(VALID_FROM)} = {at},"  # noqa: S608
-        f" {quote(VALID_TO)} = if({alive}, NULL, {at}) WHERE {is_current} IS NULL"
+        f"UPDATE {target} SET {is_current} = {not_deleted},"  # noqa: S608
+        f" {quote(VALID_FROM)} = {start}, {quote(VALID_TO)} = if({not_deleted}, NULL, {start})"
+        f" WHERE {is_current} IS NULL"
     )
 
 
@@ -395,10 +397,7 @@ def _build_changes(events: DataFrame, keys: MergeKeys, columns: Sequence[str]) -
 def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
     """Add columns that show which records change the row versions (SCD2) of their key.
 
-    - True if the record changes the compared values.
-    - The number of records of the key so far that change the compared values.
-    - True in the last record of the key.
-    - True if the record changes only the Singer table version of the current row version.
+    They are `_CHANGED`, `_NUMBER`, `_LAST` and `_TOUCHES`, which are described above.
     """
     by_key = _make_ordered_window(keys)
     before = F.when(F.row_number().over(by_key) == 1, F.col(_BEFORE)).otherwise(

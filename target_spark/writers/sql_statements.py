@@ -42,7 +42,7 @@ ONE_FILE_CONF: Final = {"spark.sql.leafNodeDefaultParallelism": "1"}
 """Spark setting to write rows that Spark holds in memory to one file, instead of one per
 processor."""
 
-_TUNED_BY_USERS: Final = {
+_PLANNING_DEFAULTS: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
@@ -126,14 +126,14 @@ def build_end_values(deletion: VersionDelete) -> dict[str, str]:
 
     The dictionary is empty if ``deletion`` requires that rows are removed instead.
     """
-    at = format_instant(deletion.at)
+    time = format_instant(deletion.at)
     values = {}
     if deletion.history:
         # A version ends after its begin, even if that is later than the deletion.
         earliest_end = f"{quote(VALID_FROM)} + INTERVAL 1 MICROSECOND"
-        values = {VALID_TO: f"greatest({at}, {earliest_end})", IS_CURRENT: "false"}
+        values = {VALID_TO: f"greatest({time}, {earliest_end})", IS_CURRENT: "false"}
     if deletion.deleted is not None:
-        values[deletion.deleted] = at
+        values[deletion.deleted] = time
     return values
 
 
@@ -172,7 +172,7 @@ def find_small_commit_conf(spark: SparkSession) -> dict[str, str]:
     """
     is_tuned = any(
         str(spark.conf.get(key, default)).upper() != default.upper()
-        for key, default in _TUNED_BY_USERS.items()
+        for key, default in _PLANNING_DEFAULTS.items()
     )
     return {} if is_tuned else dict(_SMALL_COMMIT_CONF)
 

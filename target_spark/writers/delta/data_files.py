@@ -166,7 +166,8 @@ def check_commit(table: Table, folder: Path, version: int) -> int:
         CommitLostError: A file is missing, or its size or row count differs from the log.
     """
     log = log_file(folder, version)
-    nbytes, files = 0, [log]
+    nbytes = 0
+    files = [log]
     for add in _read_add_actions(log):
         path = _local_path(folder, add["path"])
         if path is None:

@@ -179,8 +179,8 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
         newest = max(list_versions(folder), default=None)
         return None if newest is None else _read_commit_info(folder, newest).get("timestamp")
     history = spark.sql(f"DESCRIBE HISTORY {delta_ref(table)} LIMIT 1")
-    row = history.selectExpr("unix_millis(timestamp) AS at").first()
-    return None if row is None else row["at"]
+    row = history.selectExpr("unix_millis(timestamp) AS millis").first()
+    return None if row is None else row["millis"]
 
 
 def has_log(folder: Path) -> bool:
