@@ -147,7 +147,9 @@ def run_actions(
     for action in actions:
         if action.on not in {kind, "always"}:
             continue
-        begun, fault, label = time.monotonic(), None, action.label(hide)
+        started = time.monotonic()
+        label = action.label(hide)
+        fault: str | None
         if interrupted.is_set():
             fault = "was not run, because a signal ended the actions"
         elif faults and action.on != "always":
@@ -159,7 +161,7 @@ def run_actions(
             text = hide(f"{label} {fault}.")
             report.add_remark(text)
             faults.append(AfterLoadError(text))
-        seconds = round(time.monotonic() - begun, 3)
+        seconds = round(time.monotonic() - started, 3)
         results.append({"action": label, "seconds": seconds, "error": fault})
         report.add_facts(after_load=list(results))
     return faults
@@ -209,7 +211,7 @@ def _run_statement(sql: str, loaded: LoadedTables | None) -> None:
     loaded.engine.begin()
     spark = loaded.engine.spark()
     frame = spark.sql(
-        _TABLE.sub(lambda found: _get_sql_name(spark, loaded.tables[found[1]], loaded.format), sql)
+        _TABLE.sub(lambda match: _get_sql_name(spark, loaded.tables[match[1]], loaded.format), sql)
     )
     if frame.columns:  # a query is lazy, and may be a check such as assert_true
         frame.write.format("noop").mode("overwrite").save()

@@ -382,7 +382,7 @@ class BatchWriter:
         """
         spark, request = self._engine.spark_on_demand(), attempt.request
         has_rows = request.kept_version is None
-        prepare = partial(
+        prepare_columns = partial(
             self._prepare_columns,
             spark,
             request.table,
@@ -393,8 +393,8 @@ class BatchWriter:
         older_schemas = request.older_schemas
         if older_schemas and self._writer.get_column_types(spark, request.table) is not None:
             for older in older_schemas:  # an existing table may need another column for each
-                prepare(older)
-        table_schema = prepare(request.table_schema)
+                prepare_columns(older)
+        table_schema = prepare_columns(request.table_schema)
         check_scd2_compatible(request, table_schema)
         if request.kept_version is not None:
             return self._delete_other_versions(spark, attempt, table_schema, request.kept_version)
@@ -527,7 +527,8 @@ class BatchWriter:
                 raise table_removed_error(table)
             progress.begin_after(NO_METADATA, table, self._expected.get(table))
             self._writer.create(spark, table, wanted, layout, has_rows=has_rows)
-            progress.is_new, progress.distinct_key = True, format_key(wanted.keys)
+            progress.is_new = True
+            progress.distinct_key = format_key(wanted.keys)
             progress.remarks = (_describe_creation(table, wanted),) if self._dry_run else ()
             prepared_columns = wanted
         else:
@@ -911,7 +912,8 @@ class BatchWriter:
             self._writer.append(table, staged, self._make_marker(table, None), count)
         self._tables[table.key].commits += 1
         attempt.bad = replace(bad, are_quarantined=True)
-        verb, reasons = "would be" if self._dry_run else "were", describe_reasons(bad.reasons)
+        verb = "would be" if self._dry_run else "were"
+        reasons = describe_reasons(bad.reasons)
         logger.warning(_QUARANTINED, request.stream, verb, table.name, count, reasons)
         return attempt.bad
 
@@ -937,7 +939,9 @@ class BatchWriter:
             batched_at=request.closed_at,
             sync_started_at=self._run_started,
             sync_id=self._stream_options(request.stream).sync_id,
-            starts={part: at for batch in request.batches for part, at in batch.starts.items()},
+            starts={
+                part: ordinal for batch in request.batches for part, ordinal in batch.starts.items()
+            },
         )
 
 

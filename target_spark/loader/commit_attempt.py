@@ -51,7 +51,7 @@ class BadRows:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """First of three stages of a commit: its metadata is fixed, and it may be in the table or not.
+    """First of three stages of a commit: its metadata is fixed, and it may already be in the table.
 
     Attributes:
         marker: The metadata that the commit writes into the table.

@@ -275,7 +275,7 @@ def _build_event(
     now: str,
     report: Mapping[str, Any],
     tables: Mapping[str, _LoadedTable],
-    name: Callable[[Table], tuple[str, str]],
+    name_dataset: Callable[[Table], tuple[str, str]],
 ) -> RunEvent:
     from openlineage.client.event_v2 import Job, Run, RunEvent, RunState, set_producer
     from openlineage.client.facet_v2 import error_message_run, job_type_job
@@ -299,7 +299,7 @@ def _build_event(
             output
             for stream, loaded in tables.items()
             if (counts := streams.get(stream)) and (counts["commits"] or is_complete)
-            for output in _describe_outputs(loaded, counts, table_format, name)
+            for output in _describe_outputs(loaded, counts, table_format, name_dataset)
         ],
     )
 
@@ -316,7 +316,7 @@ def _describe_outputs(
     loaded: _LoadedTable,
     counts: Mapping[str, Any],
     table_format: str,
-    name: Callable[[Table], tuple[str, str]],
+    name_dataset: Callable[[Table], tuple[str, str]],
 ) -> Iterator[OutputDataset]:
     """Yield OpenLineage datasets: a stream's table, and its quarantine table if rows went there.
 
@@ -324,14 +324,16 @@ def _describe_outputs(
         loaded: The table of the stream.
         counts: The stream's entry in the run report, such as ``{"written": 5, …}``.
         table_format: The format of the table, such as ``delta``.
-        name: Function that returns the OpenLineage namespace and name of a table.
+        name_dataset: Function that returns the OpenLineage namespace and name of a table.
     """
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 
     def describe(table: Table, facets: dict[str, Any], *figures: int | None) -> OutputDataset:
         count = statistics.OutputStatisticsOutputDatasetFacet(*figures)
-        return OutputDataset(*name(table), facets=facets, outputFacets={"outputStatistics": count})
+        return OutputDataset(
+            *name_dataset(table), facets=facets, outputFacets={"outputStatistics": count}
+        )
 
     facets = _describe_table(loaded, counts["changes"], table_format)
     figures = (counts["written"], counts["table_bytes"] or None, counts["files"] or None)

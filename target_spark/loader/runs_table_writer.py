@@ -45,6 +45,7 @@ _COMMITS_PER_CHECKPOINT: Final = 10
 slower with each commit since its last checkpoint."""
 
 _KEYS: Final = MergeKeys((), ORDINAL)
+"""Rules for a batch that is appended: no key columns, and the column with the row number."""
 
 
 def find_versions(table_format: str) -> dict[str, str]:
