@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 __all__ = ["TargetSpark"]
 
 _BEAT_SECONDS: Final = 0.5
+"""Seconds without input after which the loader still does its periodic work."""
 
 _FAULTS_OF_THE_INPUT: Final = (
     InvalidInputLine,
@@ -370,12 +371,14 @@ class TargetSpark(PluginBase):
     def _process_events(
         self, source: BinaryIO, binding: ProtocolBinding, session: LoadSession
     ) -> None:
-        decoder, mapped = binding.decoder, self.make_event_mapper(binding.renamed)
-        wake_up, loader = cast(WakeupPipe, self._signals.wake_up), session.loader
+        decoder = binding.decoder
+        map_events = self.make_event_mapper(binding.renamed)
+        loader = session.loader
+        wake_up = cast(WakeupPipe, self._signals.wake_up)
         is_empty = True
         for block in read_blocks(source, wake_up, _BEAT_SECONDS):
             is_empty = is_empty and (block is None or block.isspace())
-            for event in mapped(decoder.feed(block) if block else ()):
+            for event in map_events(decoder.feed(block) if block else ()):
                 loader.process_event(event)
                 del event  # frees its rows while waiting for the next block
             loader.poll()
@@ -383,7 +386,7 @@ class TargetSpark(PluginBase):
                 return
         if is_empty:
             self.logger.warning("%s", _EMPTY)
-        for event in mapped(decoder.close()):
+        for event in map_events(decoder.close()):
             loader.process_event(event)
 
     def make_event_mapper(
@@ -530,11 +533,14 @@ class TargetSpark(PluginBase):
             action_errors += run_actions(actions, report, loaded, hide, interrupted)
 
     def _describe_outcome(self, errors: Sequence[BaseException], hide: Callable[[str], str]) -> str:
-        done = STOPPED if self._signals.stopping.is_set() or self._is_interrupted else COMPLETE
         if not errors:
-            return done
-        shown, more = list(map(str, errors[:_MOST_ERRORS])), len(errors) - _MOST_ERRORS
-        return hide(" ".join([*shown, f"There are {more} more errors."] if more > 0 else shown))
+            is_stopped = self._signals.stopping.is_set() or self._is_interrupted
+            return STOPPED if is_stopped else COMPLETE
+        sentences = list(map(str, errors[:_MOST_ERRORS]))
+        more = len(errors) - _MOST_ERRORS
+        if more > 0:
+            sentences.append(f"There are {more} more errors.")
+        return hide(" ".join(sentences))
 
     def _report_outcome(
         self,
