@@ -184,8 +184,10 @@ def _check(state: _CommandState, files: Mapping[str, str]) -> list[BaseException
         for check in checks(get_settings, [files["config"]])
         if check.verdict == "failed"
     ]
-    failure = {"status": "FAILED", "message": ". ".join(failed)} if failed else {}
-    state.write_message("CONNECTION_STATUS", "connectionStatus", failure or {"status": "SUCCEEDED"})
+    status = (
+        {"status": "FAILED", "message": ". ".join(failed)} if failed else {"status": "SUCCEEDED"}
+    )
+    state.write_message("CONNECTION_STATUS", "connectionStatus", status)
     return []
 
 
