@@ -2,9 +2,9 @@
 
 Settings that a client can change are set in each session. The others are checked before anything is
 written. A session may end early because the server restarts or drops idle sessions. Therefore each
-thread's session is tested before use, and replaced if it has ended.
-Messages never contain the parameters of the server address, which may include a token. Source:
-Spark documentation, "Spark Connect Overview".
+thread's session is tested before use, and replaced if it has ended. Messages never contain the
+parameters of the server address, which may include a token. Source: Spark documentation, "Spark
+Connect Overview".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import Self
@@ -217,9 +217,9 @@ class ConnectSession:
     def _apply_settings(self, spark: SparkSession) -> None:
         for key, value in {**exact_conf(), **_SMALL_TABLE_SETTINGS}.items():
             spark.conf.set(key, value)
-        refused = list(_set_user_conf(spark, self._settings.conf))
+        refused = _set_user_conf(spark, self._settings.conf)
         needed_values = {key: needed.value for key, needed in find_conflicts(spark.conf.getAll)}
-        unchangeable = list(_set_user_conf(spark, needed_values))
+        unchangeable = _set_user_conf(spark, needed_values)
         if unchangeable:
             raise UnsupportedError(
                 "With the settings of the Spark Connect server, stored values would change:"
@@ -263,6 +263,7 @@ class ConnectSession:
             client.close()
 
     def _report_sessions(self) -> None:
+        """Pass the ids of the open sessions to `on_sessions`. The caller holds `_guard`."""
         if self._on_sessions is not None:
             self._on_sessions([*self._unreachable, *map(_get_session_id, self._sessions)])
 
@@ -317,19 +318,20 @@ def _collect_parameters(url: str) -> Secrets:
     return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
 
 
-def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str]:
+def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> list[str]:
     """Set the user's Spark settings in a Spark Connect session.
 
-    Yield the names of the settings that a session cannot set, since they can be set only when the
+    Return the names of the settings that a session cannot set, since they can be set only when the
     server is started.
     """
     from pyspark.errors import PySparkException
 
+    refused: list[str] = []
     for key, value in conf.items():
         if key in _START_SETTINGS:
             continue
         if key.startswith(_SERVER_SETTINGS):  # a session accepts it, but it has no effect there
-            yield key
+            refused.append(key)
             continue
         try:
             if spark.conf.get(key, None) != value:
@@ -337,4 +339,5 @@ def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[str
         except PySparkException as error:
             if "CANNOT_MODIFY" not in (error.getCondition() or ""):
                 raise
-            yield key
+            refused.append(key)
+    return refused
