@@ -381,18 +381,19 @@ class BatchWriter:
         or removes all rows (an overwrite without rows). The caller retries it after errors.
         """
         spark, request = self._engine.spark_on_demand(), attempt.request
-        has_rows = request.kept_version is None
         prepare_columns = partial(
             self._prepare_columns,
             spark,
             request.table,
             layout=request.layout,
             stream=request.stream,
-            has_rows=has_rows,
+            has_rows=request.kept_version is None,
         )
-        older_schemas = request.older_schemas
-        if older_schemas and self._writer.get_column_types(spark, request.table) is not None:
-            for older in older_schemas:  # an existing table may need another column for each
+        if (
+            request.older_schemas
+            and self._writer.get_column_types(spark, request.table) is not None
+        ):
+            for older in request.older_schemas:  # an existing table may need a column for each
                 prepare_columns(older)
         table_schema = prepare_columns(request.table_schema)
         check_scd2_compatible(request, table_schema)
@@ -630,6 +631,7 @@ class BatchWriter:
         by_schema: dict[TableSchema | None, list[Batch]] = {}
         for batch in request.batches:
             by_schema.setdefault(batch.table_schema, []).append(batch)
+        text_partitions = table_schema.names_fed_by(table_schema.text_partitions)
         parts = []
         for older, batches in by_schema.items():
             columns = table_schema
@@ -637,9 +639,7 @@ class BatchWriter:
                 columns, _ = diff_with_table(
                     older, table_schema.types, self._writer.can_widen, table_schema.sources
                 )
-                columns = columns.with_text_partitions(
-                    table_schema.names_fed_by(table_schema.text_partitions)
-                )
+                columns = columns.with_text_partitions(text_partitions)
             frame = SpoolFrame(spark, _list_paths(batches), columns, metadata)
             parts.append((frame, sum(batch.count for batch in batches)))
         return CombinedFrame(parts)
@@ -939,9 +939,7 @@ class BatchWriter:
             batched_at=request.closed_at,
             sync_started_at=self._run_started,
             sync_id=self._stream_options(request.stream).sync_id,
-            starts={
-                part: ordinal for batch in request.batches for part, ordinal in batch.starts.items()
-            },
+            starts=dict(start for batch in request.batches for start in batch.starts.items()),
         )
 
 

@@ -56,11 +56,11 @@ class ParquetTables:
                 "F": SimpleNamespace(lit=_NoColumn),
                 "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
                 "row_count": lambda path: len(read_rows(path)),
-                "sync": self._sync,
+                "flush_to_disk": self._sync,
             },
             parquet_manifest: {
                 "json": SimpleNamespace(loads=json.loads, dump=self._dump),
-                "sync": self._sync,
+                "flush_to_disk": self._sync,
             },
         }
 
