@@ -22,10 +22,10 @@ import msgspec
 
 from tap_core.batch.parquet_limits import (
     check_parquet,
+    find_repeating_columns,
+    find_text_columns,
     get_batch_rows,
     get_max_copied_bytes,
-    repeating_columns,
-    text_columns,
 )
 from tap_core.batch.parquet_pages import check_pages
 from tap_core.limits.memory import Bound, InputTooLargeError, format_size
@@ -275,7 +275,10 @@ def read_parquet(file: IO[bytes], bound: Bound) -> Iterator[Record]:
     check_parquet(metadata, bound)
     check_pages(file, metadata, bound, trusts_footer=True)
     source = parquet.ParquetFile(
-        file, metadata=metadata, read_dictionary=text_columns(metadata), buffer_size=_BUFFER_BYTES
+        file,
+        metadata=metadata,
+        read_dictionary=find_text_columns(metadata),
+        buffer_size=_BUFFER_BYTES,
     )
     readers = [
         (arrow_field.name, reader)
@@ -372,7 +375,7 @@ def check_copies(file: IO[bytes], bound: Bound) -> None:
     check_parquet(metadata, bound)
     check_pages(file, metadata, bound)
     limit = get_max_copied_bytes(file.seek(0, os.SEEK_END), bound)
-    for path in repeating_columns(metadata, limit):
+    for path in find_repeating_columns(metadata, limit):
         source = parquet.ParquetFile(
             file, metadata=metadata, read_dictionary=[path], buffer_size=_BUFFER_BYTES
         )

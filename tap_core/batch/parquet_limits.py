@@ -15,11 +15,11 @@ from tap_core.limits.memory import Bound, InputTooLargeError, format_size
 
 __all__ = [
     "check_parquet",
+    "find_repeating_columns",
+    "find_text_columns",
     "get_batch_rows",
     "get_max_copied_bytes",
     "iterate_column_chunks",
-    "repeating_columns",
-    "text_columns",
 ]
 
 _RATIO: Final = 100
@@ -83,7 +83,7 @@ def get_batch_rows(metadata: Any, default: int) -> int:
     return 1 if any(map(_repeats_long_values, columns)) else default
 
 
-def text_columns(metadata: Any) -> list[str]:
+def find_text_columns(metadata: Any) -> list[str]:
     """Return the paths of a Parquet file's string columns that are neither nested nor lists.
 
     pyarrow can read these columns dictionary-encoded, so that a repeated text is in memory once.
@@ -109,7 +109,7 @@ def get_max_copied_bytes(size: int, bound: Bound) -> int:
     return max(_COPIES * bound.most, _RATIO * size)
 
 
-def repeating_columns(metadata: Any, limit: int) -> list[str]:
+def find_repeating_columns(metadata: Any, limit: int) -> list[str]:
     """Return the paths of Parquet columns whose texts may have more than ``limit`` bytes.
 
     A text that occurs several times counts each time. The size is estimated from ``metadata``, the

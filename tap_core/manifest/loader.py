@@ -27,8 +27,8 @@ from tap_core.schema.yaml_checks import (
     YAML_NODES,
     check_nodes,
     check_text,
+    make_too_many_nodes_error,
     read_scalar,
-    too_many_nodes,
 )
 from tap_core.singerlib.json import load_json
 
@@ -130,7 +130,11 @@ class Manifest:
 
     def _get_list(self, key: str) -> list[MappingNode]:
         nodes = self.tree.get(key)
-        if isinstance(nodes, list) and nodes and all(isinstance(one, MappingNode) for one in nodes):
+        if (
+            isinstance(nodes, list)
+            and nodes
+            and all(isinstance(node, MappingNode) for node in nodes)
+        ):
             return cast(list[MappingNode], nodes)
         line = self.raw.lines.get(key, self.raw.line)
         self.report_problem(line, key, "a manifest needs a list of streams.")
@@ -147,7 +151,7 @@ class Manifest:
             part = self.references.resolve(self.raw.get(key), line)
             if not is_larger(part, YAML_NODES.whole):
                 return part
-            self.report_problem(line, key, str(too_many_nodes()))
+            self.report_problem(line, key, str(make_too_many_nodes_error()))
         except RecursionError:
             self.report_problem(line, key, _TOO_DEEP)
         return None

@@ -16,7 +16,14 @@ import yaml
 from tap_core.exceptions import LimitExceededError
 from tap_core.limits.environment import Limit
 
-__all__ = ["TAG_PREFIX", "YAML_NODES", "check_nodes", "check_text", "read_scalar", "too_many_nodes"]
+__all__ = [
+    "TAG_PREFIX",
+    "YAML_NODES",
+    "check_nodes",
+    "check_text",
+    "make_too_many_nodes_error",
+    "read_scalar",
+]
 
 YAML_NODES: Final = Limit("TAP_CORE_YAML_NODES", 300_000)
 """Maximum number of nodes of a document with aliases expanded."""
@@ -64,7 +71,7 @@ def check_text(text: str | bytes) -> None:
                 " is deeper: reduce its nesting."
             )
         if count > limit:
-            raise too_many_nodes()
+            raise make_too_many_nodes_error()
 
 
 def check_nodes(root: yaml.Node) -> None:
@@ -85,7 +92,7 @@ def check_nodes(root: yaml.Node) -> None:
             open_nodes.discard(id(node))
             sizes[id(node)] = 1 + sum(sizes[id(child)] for child in inner)
             if sizes[id(node)] > limit:
-                raise too_many_nodes()
+                raise make_too_many_nodes_error()
         elif id(node) not in sizes:
             if id(node) in open_nodes:
                 raise _make_error(node, "an anchor contains itself")
@@ -117,7 +124,7 @@ def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], An
         ) from None
 
 
-def too_many_nodes() -> LimitExceededError:
+def make_too_many_nodes_error() -> LimitExceededError:
     """Return the error for a YAML document with too many nodes."""
     return LimitExceededError(
         f"A YAML document may have at most {YAML_NODES.whole:,} nodes with its aliases and"
