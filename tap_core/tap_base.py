@@ -26,7 +26,7 @@ from tap_core.capabilities import (
 )
 from tap_core.compat.deprecation import deprecated_import
 from tap_core.config.loading import merge_missing_config_jsonschema
-from tap_core.config.validation import checked_changes
+from tap_core.config.validation import check_changes
 from tap_core.exceptions import (
     AbortedSyncFailedException,
     AbortedSyncPausedException,
@@ -289,7 +289,7 @@ class Tap(PluginBase):
             ConfigurationError: `config_jsonschema` does not declare a setting or rejects a value.
         """
         schema = self._full_schema()
-        changed = checked_changes(self._config, changes, schema)
+        changed = check_changes(self._config, changes, schema)
         if not changed:
             return
         register_secrets(self, collect_secrets({**self._config, **changed}, schema))
@@ -633,19 +633,19 @@ def _discover(tap: Tap) -> dict[str, Stream]:
     return streams
 
 
-def _check_discovered(found: Any) -> Iterable[Stream]:
-    """Yield the streams in ``found``, the value that ``discover_streams`` returned.
+def _check_discovered(returned: Any) -> Iterable[Stream]:
+    """Yield the streams in ``returned``, the value that ``discover_streams`` returned.
 
     Raises:
         DiscoveryError: It returned None, a class in place of a stream, or a stream whose schema is
             not a dict.
     """
-    if found is None:
+    if returned is None:
         raise DiscoveryError(
             "discover_streams() returned None. Return a list of streams, as in"
             " return [Users(self), Orders(self)]."
         )
-    for stream in found:
+    for stream in returned:
         if isinstance(stream, type):
             name = stream.__name__
             raise DiscoveryError(

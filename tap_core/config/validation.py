@@ -22,7 +22,7 @@ from tap_core.schema.validators import find_schema_errors, validator_class
 from tap_core.types import JsonSchema
 
 __all__ = [
-    "checked_changes",
+    "check_changes",
     "find_null_bytes",
     "is_trivially_valid",
     "setting_path",
@@ -83,7 +83,7 @@ def find_null_bytes(value: Any, *path: str | int) -> Iterator[str]:
         yield from find_null_bytes(item, *path, key)
 
 
-def checked_changes(
+def check_changes(
     config: Mapping[str, Any], changes: Mapping[str, Any], schema: JsonSchema
 ) -> dict[str, Any]:
     """Validate new values of settings, and return those that differ from the current ones.
