@@ -94,7 +94,7 @@ def _check_manifest(manifest: Manifest, problems: list[ManifestProblem]) -> None
     _check_stream_names(manifest)
     has_errors = any(problem.is_error for problem in problems)
     problems += find_version_problems(manifest)
-    if not has_errors:
+    if not has_errors:  # the checks of names expect valid components
         problems += find_name_problems(manifest)
     for line, key in manifest.duplicate_keys:
         message = f"the key '{key}' occurs twice: the last one counts."
