@@ -48,6 +48,7 @@ class EncodedStreamState:
         """
         self._index: PartitionIndex | None = None
         self._around_partitions: tuple[bytes, bytes] | None = None
+        """Cached text before and after the partitions; without partitions, all text and b""."""
         self._entries: list[Any] | None = None
         self._texts: list[bytes] = []
         self._stale: set[int] = set()
@@ -151,15 +152,10 @@ class EncodedStreamState:
             self._start_list(entries)
         for position in chain(self._stale, self._shared_positions):
             if position < len(self._texts):
-                self._texts[position] = self._encode_partition(position, entries[position])
+                self._texts[position] = _encode_partition(position, entries[position])
         self._stale.clear()
         for position in range(len(self._texts), len(entries)):
-            self._texts.append(self._encode_partition(position, entries[position]))
-
-    def _encode_partition(self, position: int, entry: Any) -> bytes:
-        """Return the JSON text of the partition ``entry``, after a comma unless it is the first."""
-        text = encode_value(entry)
-        return b"," + text if position else text
+            self._texts.append(_encode_partition(position, entries[position]))
 
     def _start_list(self, entries: list[Any]) -> None:
         """Discard all cached text, because the state dict now has another ``partitions`` list.
@@ -171,3 +167,9 @@ class EncodedStreamState:
         self._entries = entries
         self._texts = []
         self._around_partitions = None
+
+
+def _encode_partition(position: int, entry: Any) -> bytes:
+    """Return the JSON text of the partition ``entry``, after a comma unless it is the first."""
+    text = encode_value(entry)
+    return b"," + text if position else text
