@@ -81,7 +81,7 @@ class IcebergSnapshot:
         return has_changes and self.summary.get("operation") != "replace"
 
     @property
-    def counts_merged(self) -> bool:
+    def has_merge_counts(self) -> bool:
         """True if the snapshot's summary has the row counts of a MERGE, such as inserted rows.
 
         Spark writes these counts from version 4.1 on.
@@ -195,7 +195,7 @@ def parse_summary(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
     """
     added, removed = _get_count(snapshot, "added-records"), _get_count(snapshot, "deleted-records")
     updated = 0
-    if merged and snapshot.counts_merged:
+    if merged and snapshot.has_merge_counts:
         added = _get_count(snapshot, f"{_MERGE_COUNT_PREFIX}inserted")
         updated = _get_count(snapshot, f"{_MERGE_COUNT_PREFIX}updated")
         removed = _get_count(snapshot, f"{_MERGE_COUNT_PREFIX}deleted")

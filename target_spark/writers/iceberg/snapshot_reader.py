@@ -209,8 +209,9 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
         stored = () if metadata is None else metadata.snapshots
         return max((each.timestamp_ms or 0 for each in stored), default=None)
     ref = resolve_table(spark, table).ref
-    row = spark.table(f"{ref}.snapshots").selectExpr("unix_millis(max(committed_at)) AS at").first()
-    return None if row is None else row["at"]
+    times = spark.table(f"{ref}.snapshots").selectExpr("unix_millis(max(committed_at)) AS millis")
+    row = times.first()
+    return None if row is None else row["millis"]
 
 
 def get_manifest_list(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) -> str | None:

@@ -264,7 +264,7 @@ class IcebergWriter:
         columns = [name for name in newest.columns if name != DELETE_ONLY_COLUMN]
         skips_rows = keys.hard_delete or keys.by_cursor or keys.removed is not None
         merge = build_upsert(resolve_table(spark, table).ref, columns, keys)
-        return self._merge(table, newest, merge, commit, counts=not skips_rows)
+        return self._merge(table, newest, merge, commit, is_count_checked=not skips_rows)
 
     def history(
         self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata
@@ -408,7 +408,7 @@ class IcebergWriter:
         merge: Merge,
         commit: CommitMetadata,
         *,
-        counts: bool = True,
+        is_count_checked: bool = True,
         read_at: IcebergSnapshot | None = None,
     ) -> CommitStats:
         """Merge a batch into a table by running a MERGE statement, in one commit.
@@ -418,12 +418,13 @@ class IcebergWriter:
             batch: The rows.
             merge: The MERGE statement.
             commit: The metadata to store in the commit: batch number, run and newest state.
-            counts: True if each batch row inserts or updates exactly one table row, so that the
-                commit's statistics can be checked against the batch size. False to skip this check.
+            is_count_checked: True to check the commit's statistics against the batch size, which is
+                possible if each batch row inserts or updates exactly one table row.
             read_at: The snapshot that was read to compute the batch; None if the batch does not
                 depend on the table.
         """
-        spark, (batch, count) = batch.sparkSession, counted(batch, None)
+        spark = batch.sparkSession
+        batch, count = counted(batch, None)
 
         def write(ref: str, marker: str) -> None:
             with spark_conf(spark, {_METADATA_SETTING: marker, **prepare_merge(spark, ref)}):
@@ -431,7 +432,7 @@ class IcebergWriter:
             if read_at is not None and spark.version.startswith("4.0."):
                 _check_unchanged(spark, table, read_at, commit)
 
-        source = count if counts else None
+        source = count if is_count_checked else None
         return self._commit(spark, table, commit, write, source=source, merged=True)
 
     def _commit(
@@ -476,8 +477,8 @@ class IcebergWriter:
                 ref = resolve_table(spark, table).ref
                 with _report_lost_files(spark, table):
                     write(ref, encode_metadata(marker))
-            made = self._verify(spark, table, commit)
-            snapshot = made[0]
+            history = self._verify(spark, table, commit)
+            snapshot = history[0]
             effect = parse_summary(snapshot, merged=merged)
             if not is_made:
                 _check_counts(table, snapshot, effect, rows, source)
@@ -486,8 +487,10 @@ class IcebergWriter:
             state.knows_last_batch, state.is_empty = False, None
             fault = classify_failure(error)
             state.is_unsure |= fault in _MAY_STILL_COMMIT
-            is_ours = not isinstance(error, Exception) or isinstance(error, TargetSparkError)
-            if fault in _MAY_BE_REPLACED and not is_ours:
+            comes_from_spark = isinstance(error, Exception) and not isinstance(
+                error, TargetSparkError
+            )
+            if fault in _MAY_BE_REPLACED and comes_from_spark:
                 self._check_same(spark, table)
             if fault is FailureKind.CONFLICT and not is_ours:
                 # Also if no retry follows, so that the table stays readable.
@@ -497,7 +500,7 @@ class IcebergWriter:
         state.newest = state.acknowledged = marker
         state.snapshot = state.seen = snapshot.id
         state.is_empty = False
-        state.ancestors = frozenset(each.parent for each in made)
+        state.ancestors = frozenset(each.parent for each in history)
         return effect
 
     def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
@@ -591,11 +594,11 @@ class IcebergWriter:
         newest = _find_committed_snapshot(newest_first, commit)
         if newest is None:
             raise _commit_lost_error(table, commit)
-        made = newest_first[newest_first.index(newest) :]
-        before = _find_newest_metadata(made[1:], None)
+        history = newest_first[newest_first.index(newest) :]
+        before = _find_newest_metadata(history[1:], None)
         if before is not None:
             check_predecessor(table, before, commit)
-        return made
+        return history
 
 
 def _find_newest_metadata(
@@ -675,8 +678,8 @@ def _check_unchanged(
     Raises:
         TableError: Another writer changed rows after the batch was computed.
     """
-    between = list(itertools.takewhile(lambda s: s.id != read_at.id, snapshots(spark, table)))
-    others = [other for other in between if not commit.has_same_batch(other.marker)]
+    newer = itertools.takewhile(lambda each: each.id != read_at.id, snapshots(spark, table))
+    others = [each for each in newer if not commit.has_same_batch(each.marker)]
     if any(other.changes_rows for other in others):
         raise TableError(
             f"Another writer changed table {table.name} ({table.key}) while the versions of"
@@ -776,7 +779,7 @@ def _check_counts(
     added, merged = effect.inserted, effect.inserted + effect.updated
     if rows is not None and (expected := rows(added)) != added:
         raise _row_count_error(table, snapshot, expected, f"has {added}")
-    if source is not None and snapshot.counts_merged and (expected := source(merged)) > merged:
+    if source is not None and snapshot.has_merge_counts and (expected := source(merged)) > merged:
         raise _row_count_error(table, snapshot, expected, f"inserted or updated {merged}")
 
 
