@@ -70,7 +70,7 @@ def apply_plan(
             unchanged.
     """
     is_rewritten = _is_rewritten(plan, existing.format)
-    # It detects changes since its creation, so it is created before the rows are read.
+    # A replacement detects changes since its creation, so it is created before the rows are read.
     replacement = (
         TableReplacement(spark, existing.table)
         if is_rewritten and existing.format == "iceberg"
@@ -111,16 +111,17 @@ def _is_rewritten(plan: AlterPlan, table_format: str) -> bool:
 def _check_values(
     rows: DataFrame, stream: StreamId, existing: ExistingTable, plan: AlterPlan
 ) -> None:
-    changed = (*plan.converted, *plan.narrowed)
-    if not changed:
+    columns = (*plan.converted, *plan.narrowed)
+    if not columns:
         return
     conditions = [
-        get_conversion(quote(c.column), existing.types[c.column], to_ddl(c)).lost for c in changed
+        get_conversion(quote(column.column), existing.types[column.column], to_ddl(column)).lost
+        for column in columns
     ]
     (counts,) = rows.select(*(F.count_if(F.expr(lost)) for lost in conditions)).collect()
     faults = [
         f"column {column.name} to {to_fivetran_type(column)} ({count} of its values)"
-        for column, count in zip(changed, counts, strict=True)
+        for column, count in zip(columns, counts, strict=True)
         if count
     ]
     if faults:

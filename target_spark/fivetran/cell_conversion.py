@@ -197,8 +197,8 @@ def _parse_floats(texts: Any, column: DestinationColumn) -> Any:
     is_infinite = pc.is_inf(values)
     if not pc.any(is_infinite).as_py():
         return values
-    is_written = pc.match_substring_regex(texts, r"(?i)^[+-]?inf")
-    overflown = pc.and_not(is_infinite, is_written)
+    is_infinity_text = pc.match_substring_regex(texts, r"(?i)^[+-]?inf")
+    overflown = pc.and_not(is_infinite, is_infinity_text)
     if not pc.any(overflown).as_py():
         return values
     return _replace_infinite_floats(texts, values, overflown)

@@ -155,7 +155,8 @@ class RowReader:
         """
         unmodified = self.params.unmodified if file.kind is FileKind.UPDATE else ""
         converter = _RowConverter(file.kind, self.fivetran_schema, self.flagged, unmodified)
-        schema, file_ordinal = self.schema, number << _ROW_BITS
+        schema = self.schema
+        file_ordinal = number << _ROW_BITS
         with convert_file_faults(file):
             for cells, rows_before in read_cells(file, self.params, self.fivetran_schema, size):
                 *values, ops = converter.values(cells, rows_before)

@@ -80,7 +80,7 @@ class SharedSpark:
         Raises:
             TargetSparkError: Spark cannot be started, or ended while the call used it.
         """
-        session = self._register_user(config)
+        session = self._acquire_session(config)
         try:
             yield self._disable_reflection(session.thread_session())
         except TargetSparkError:
@@ -124,11 +124,12 @@ class SharedSpark:
             self._guarded_sessions.add(spark)
         return spark
 
-    def _register_user(self, config: Mapping[str, Any]) -> Session:
+    def _acquire_session(self, config: Mapping[str, Any]) -> Session:
         """Return a running Spark application with the settings of a gRPC call.
 
         Start Spark if necessary. If Spark runs with other settings, wait until no call uses it, and
-        restart it. The call is counted as a user of Spark, so that no other call restarts it.
+        restart it. The call is counted in ``_users``, so that no other call restarts Spark
+        meanwhile.
         """
         location = settings.get_location(config)
         requested = settings.spark_settings(config)

@@ -188,7 +188,8 @@ def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams
 
 
 def _refuse_unidentified_rows(target: BatchTarget, files: Sequence[RequestFile]) -> None:
-    keys, kinds = target.fivetran_schema.keys, {file.kind for file in files}
+    keys = target.fivetran_schema.keys
+    kinds = {file.kind for file in files}
     if not keys and kinds != {FileKind.REPLACE}:
         raise UnsupportedError(
             f"Table {target.name} has no key, so no row of it can be updated or deleted. Nothing"
