@@ -21,6 +21,13 @@ __all__ = ["write"]
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _PLACEHOLDER: Final = re.compile(r"%%(\w+)%%")
+_LINE_LENGTH: Final = 100
+"""Maximum length of a line of Python code, as in the settings of ruff in a new project."""
+
+_LONG_IMPORT: Final = re.compile(rf"(?=.{{{_LINE_LENGTH + 1}}})(from \S+ import )(.+)")
+_LONG_CALL: Final = re.compile(
+    rf"(?=.{{{_LINE_LENGTH + 1}}})( *)((?:\w+ = |class )\w+\()(.+)(\):?)"
+)
 
 
 def write(project: Project, folder: Path) -> list[Path]:
@@ -52,13 +59,31 @@ def _render_files(project: Project) -> Iterator[tuple[str, str]]:
         root = _TEMPLATES / layer
         for template in sorted(root.rglob("*.txt")):
             path = template.relative_to(root).as_posix().removesuffix(".txt")
-            text = template.read_text(encoding="utf-8")
-            yield _fill(path, placeholders), _fill(text, placeholders)
+            text = _fill(template.read_text(encoding="utf-8"), placeholders)
+            yield _fill(path, placeholders), _wrap(text) if path.endswith(".py") else text
 
 
 def _fill(text: str, placeholders: Mapping[str, str]) -> str:
     """Return a text with each ``%%name%%`` replaced by the value of the placeholder ``name``."""
     return _PLACEHOLDER.sub(lambda match: placeholders[match[1]], text)
+
+
+def _wrap(code: str) -> str:
+    """Wrap the long lines of Python code as ruff does: those with a long name of the project."""
+    return "\n".join(map(_wrap_line, code.split("\n")))
+
+
+def _wrap_line(line: str) -> str:
+    """Wrap a line if it is a long import, class statement, or assignment of a call."""
+    if match := _LONG_IMPORT.fullmatch(line):
+        names = match[2].replace(", ", ",\n    ")
+        return f"{match[1]}(\n    {names},\n)"
+    if match := _LONG_CALL.fullmatch(line):
+        indent, start, arguments, end = match.groups()
+        if len(indent) + 4 + len(arguments) > _LINE_LENGTH:
+            arguments = arguments.replace(", ", f",\n{indent}    ") + ","
+        return f"{indent}{start}\n{indent}    {arguments}\n{indent}{end}"
+    return line
 
 
 def _make_placeholders(project: Project) -> dict[str, str]:

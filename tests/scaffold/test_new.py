@@ -241,12 +241,26 @@ def test_dockerfile_entry_point_is_an_installed_program(made: Path, tmp_path: Pa
     assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["SPEC"]
 
 
-def test_new_projects_pass_their_own_ruff(made: Path) -> None:
-    """Ruff reads the settings of each file's project."""
-    names = [project.name for project in PROJECTS]
+def check_with_ruff(folder: Path) -> None:
+    """Check all projects in a folder with ruff, which reads the settings of each project."""
     for asked in (("format", "--check", "--diff", "--no-cache"), ("check", "--no-cache")):
-        done = run(made, "ruff", *asked, *names)
+        done = run(folder, "ruff", *asked, ".")
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_new_projects_pass_their_own_ruff(made: Path) -> None:
+    check_with_ruff(made)
+
+
+def test_new_projects_with_long_names_pass_their_own_ruff(tmp_path: Path) -> None:
+    """The names of the package and of the classes are in imports and calls."""
+    words = "salesforce-marketing-cloud-for-customers-in-europe"
+    for project in PROJECTS:
+        for length in (12, 20, 26, 32, 40, 50):
+            name = f"{project.plugin_type}-{words[:length].rstrip('-')}"
+            long = Project.from_options(name, project.kind, project.auth, project.pagination)
+            write(long, tmp_path / f"{project.name}-{length}")
+    check_with_ruff(tmp_path)
 
 
 @pytest.mark.thorough
