@@ -5,6 +5,7 @@ Each command imports the modules that only it needs, so that the program starts 
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
@@ -131,9 +132,8 @@ def new(
             f"The folder {place} cannot be written: {error.strerror}. Name another one with"
             " --folder, or run the command in a folder that this user may write."
         )
-    print(  # noqa: T201  (the command's output)
-        f"{project.name} is in {place}. Next:\n  cd {place}\n  pip install -e '.[dev]'\n  pytest"
-    )
+    steps = f"cd {shlex.quote(str(place))}\n  pip install -e '.[dev]'\n  pytest"
+    print(f"{project.name} is in {place}. Next:\n  {steps}")  # noqa: T201  (the command's output)
     return 0
 
 

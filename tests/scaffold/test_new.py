@@ -292,11 +292,12 @@ def test_new_projects_pass_pyright_in_strict_mode(made: Path) -> None:
 def test_new_command_prints_the_next_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "here"
+    folder = tmp_path / "my taps"
 
     assert main(["new", "tap-example", "--auth", "bearer", "--folder", str(folder)]) == 0
 
     printed = capsys.readouterr().out.splitlines()
+    assert f"  cd '{folder}'" in printed
     assert "  pip install -e '.[dev]'" in printed  # as the project's README and docs/first-tap.md
     assert "  pytest" in printed
     assert "BearerTokenAuthenticator" in (folder / "tap_example" / "client.py").read_text()
