@@ -71,8 +71,10 @@ def _is_unusable(charset: str | None) -> bool:
     """Return True if a charset is the name of a codec that must not decode a body."""
     try:
         return charset is not None and codecs.lookup(charset).name in _UNUSABLE_CHARSETS
-    except (LookupError, ValueError):  # the requests package ignores an unknown charset
+    except LookupError:  # the requests package ignores an unknown charset
         return False
+    except ValueError:  # it does not ignore a name with a null character
+        return True
 
 
 def _chunks(

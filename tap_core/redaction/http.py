@@ -103,7 +103,7 @@ def _decode(response: requests.Response, body: bytes) -> str:
     """Decode a body with the charset of the response; as UTF-8 if it is missing or unusable."""
     try:
         return body.decode(response.encoding or "utf-8", "replace")
-    except (LookupError, UnicodeError):  # Python's codec "idna" does not accept "replace"
+    except (LookupError, ValueError):  # Python's codec "idna" does not accept "replace"
         return body.decode("utf-8", "replace")
 
 

@@ -103,7 +103,7 @@ def test_invalid_content_length_does_not_lift_the_size_limit(length):
     assert max(seen, default=0) <= 1_000
 
 
-@pytest.mark.parametrize("charset", ["punycode", "IDNA", "undefined"])
+@pytest.mark.parametrize("charset", ["punycode", "IDNA", "undefined", "\0"])
 @pytest.mark.parametrize("status", [200, 404])
 def test_body_is_not_decoded_by_a_codec_for_names_of_hosts(server, source, charset, status):
     """SEC13: the time of such a codec grows with the length of the body squared."""

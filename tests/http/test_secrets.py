@@ -90,7 +90,7 @@ def test_secrets_of_the_config_are_found_by_schema_or_name():
     assert collect_secrets(config).hide("aaaa5 aaaa1") == "*** aaaa1"
 
 
-@pytest.mark.parametrize("charset", ["idna", "undefined", "base64", "punycode"])
+@pytest.mark.parametrize("charset", ["idna", "undefined", "base64", "punycode", "\0"])
 def test_body_in_an_unusable_charset_is_shown_as_utf_8(charset):
     """SEC15: a charset that Python cannot decode does not replace the error of the request."""
     refused = response("é is refused", f"text/plain; charset={charset}")
