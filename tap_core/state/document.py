@@ -236,7 +236,6 @@ class StateDocument:
                 encoded = self._streams.get(stream_id)
                 if encoded is None or encoded.state is not state:
                     encoded = self._get_encoded(stream_id)
-                parts.append(encoded.member_name)
                 parts += encoded.encode(everything=self._all_shared)
             else:
                 parts.append(encode_members({stream_id: state}))

@@ -26,17 +26,17 @@ class EncodedStreamState:
         "_around_partitions",
         "_entries",
         "_index",
+        "_name",
         "_shared",
         "_shared_positions",
         "_stale",
         "_texts",
-        "member_name",
         "state",
     )
 
     def __init__(self, stream_id: str, state: dict[str, Any]) -> None:
         self.state: dict[str, Any] = state
-        self.member_name = encode_value(stream_id) + b":"
+        self._name = encode_value(stream_id) + b":"
         self._shared = False
         self._shared_positions: set[int] = set()
         self.refresh()
@@ -113,25 +113,26 @@ class EncodedStreamState:
     def encode(self, *, everything: bool = False) -> Iterable[bytes]:
         """Return the JSON text of the state dict, as bytes objects to concatenate.
 
-        If ``everything`` is True, all cached text is discarded first.
+        It begins with the name of the stream and a colon. If ``everything`` is True, all cached
+        text is discarded first.
         """
         if everything or self._shared:
             self.refresh()
         entries = self.state.get(_PARTITIONS)
-        if not isinstance(entries, list) or not entries:
-            return (self._encode_unpartitioned(),)
+        if not entries or not isinstance(entries, list):
+            return self._encode_unpartitioned()
         self._encode_stale(entries)
         before, after = self._encode_around()
         return chain((before,), self._texts, (after,))
 
-    def _encode_unpartitioned(self) -> bytes:
-        """Return the JSON text of a state dict that has no partitions."""
+    def _encode_unpartitioned(self) -> tuple[bytes, bytes]:
+        """Return the name and JSON text of a state dict that has no partitions, and no text."""
         if self._around_partitions is None or self._around_partitions[1]:
-            self._around_partitions = (encode_value(self.state), b"")
-        return self._around_partitions[0]
+            self._around_partitions = (self._name + encode_value(self.state), b"")
+        return self._around_partitions
 
     def _encode_around(self) -> tuple[bytes, bytes]:
-        """Return the JSON text of the state dict in two parts: before and after its partitions.
+        """Return the name and JSON text of the state dict in two parts, around its partitions.
 
         The items of the list ``partitions`` are in neither part.
         """
@@ -141,7 +142,7 @@ class EncodedStreamState:
             before = encode_members({name: self.state[name] for name in names[:cut]})
             after = encode_members({name: self.state[name] for name in names[cut + 1 :]})
             self._around_partitions = (
-                b"".join((b"{", before, b"," if before else b"", b'"partitions":[')),
+                b"".join((self._name, b"{", before, b"," if before else b"", b'"partitions":[')),
                 b"".join((b"]", b"," if after else b"", after, b"}")),
             )
         return self._around_partitions
