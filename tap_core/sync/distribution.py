@@ -18,7 +18,6 @@ from tap_core.exceptions import PartitionsFailedError
 from tap_core.state.partition_index import freeze_context
 from tap_core.sync.activate_version import emit_activate_version
 from tap_core.sync.plan import get_plan
-from tap_core.sync.work_units import WorkDistributor, WorkResult, WorkUnit
 from tap_core.sync.worker_pool import SyncJob, WorkerPool
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from tap_core.sync.interfaces import SyncStream
     from tap_core.sync.sync_run import SyncRun
+    from tap_core.sync.work_units import WorkDistributor, WorkResult, WorkUnit
     from tap_core.types import Context
 
 __all__ = ["DistributedPool", "make_pool"]
@@ -171,6 +171,8 @@ def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) 
         number: Index of the work unit in the queue.
         descendants: Lookup of the descendants' states.
     """
+    from tap_core.sync.work_units import WorkUnit  # most taps distribute no work
+
     stream, context = job.stream, job.context
     family = (stream, *stream.descendent_streams)
     known = context

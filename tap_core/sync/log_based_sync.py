@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.singerlib.catalog import REPLICATION_LOG_BASED
-from tap_core.sync.change_log import Change, SchemaUpdate
 from tap_core.sync.metrics import record_metrics
 from tap_core.sync.plan import get_plan
 
@@ -82,6 +81,8 @@ def _write_changes(
     ``starts`` contains the position of each stream's first change, by stream name. ``end`` is the
     position after the last change.
     """
+    from tap_core.sync.change_log import Change, SchemaUpdate  # most taps read no log
+
     frequency = min(stream.STATE_MSG_FREQUENCY for stream in streams.values())
     waiting = 0
     with ExitStack() as stack:
