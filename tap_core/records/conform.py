@@ -45,6 +45,7 @@ __all__ = [
     "has_uniform_items",
     "is_conversion_replaced",
     "is_finite",
+    "key_to_text",
     "to_json_compatible",
     "warn_once",
 ]
@@ -76,6 +77,8 @@ def compile_conformer(
 ) -> Callable[[Record], Record]:
     """Compile a function that converts the values of a record to the types of ``schema``.
 
+    The schema is compiled when the function is called first: many streams have no such record.
+
     Args:
         schema: JSON Schema of the stream.
         level: Values to convert: none, only those of top-level properties, or also those in nested
@@ -93,11 +96,11 @@ def compile_conformer(
         return lambda record: record
     if "properties" not in schema and not schema.get("additionalProperties"):
         return functools.partial(_reject_properties, schema_name)
-    conform = _compile_object(schema, level, None)
+    get_conform = functools.cache(functools.partial(_compile_object, schema, level, None))
 
     def conform_record(record: Record) -> Record:
         dropped: list[str] = []
-        result: Record = conform(record, dropped)
+        result: Record = get_conform()(record, dropped)
         if dropped:
             unmapped(tuple(dropped))
         return result
@@ -197,7 +200,7 @@ def conform_primitive(elem: Any, property_schema: JsonSchema) -> Any:
     elif isinstance(elem, (float, Decimal)):
         return elem if is_finite(elem) else None
     elif isinstance(elem, bytes):
-        return _bytes_to_text(elem, property_schema)
+        return _choose_bytes_conversion(property_schema)(elem)
     elif isinstance(elem, (date, time, timedelta)):
         return _format_date_or_time(elem)
     if is_exclusive_boolean_type(property_schema):
@@ -229,17 +232,18 @@ def is_conversion_replaced() -> bool:
     return get_primitive_conversion() is not conform_primitive
 
 
-def _bytes_to_text(value: bytes, schema: JsonSchema) -> str | bool:
-    """Convert bytes to text: hexadecimal, or Base64 if the schema has that ``contentEncoding``.
+def _choose_bytes_conversion(schema: JsonSchema) -> Callable[[bytes], str | bool]:
+    """Return a function that converts bytes to text.
 
-    If the schema allows booleans, return False for a single zero byte and True for other bytes, as
+    The text is hexadecimal, or Base64 if the schema has that ``contentEncoding``. If the schema
+    allows booleans, the function returns False for a single zero byte and True for other bytes, as
     singer_sdk does.
     """
     if is_boolean_type(schema):
-        return value != _ZERO_BIT
+        return lambda value: value != _ZERO_BIT
     if schema.get("contentEncoding") == "base64":
-        return base64.b64encode(value).decode()
-    return value.hex()
+        return lambda value: base64.b64encode(value).decode()
+    return bytes.hex
 
 
 def _format_date_or_time(value: date | time | timedelta) -> str:
@@ -280,7 +284,7 @@ def to_json_compatible(value: Any) -> Any:
     if kind in _UNCHANGED:
         return value
     if isinstance(value, Mapping):
-        return {_key_to_text(name): to_json_compatible(item) for name, item in value.items()}
+        return {key_to_text(name): to_json_compatible(item) for name, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return to_json_compatible(value._asdict())
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -306,7 +310,7 @@ def _scalar_to_json(value: Any) -> Any:
     return value.isoformat("T") if isinstance(value, datetime) else to_json_compatible(str(value))
 
 
-def _key_to_text(name: Any) -> str:
+def key_to_text(name: Any) -> str:
     """Convert a dict key to text as the ``json`` module does: None becomes ``null``."""
     if type(name) is str:
         return str(to_json_compatible(name))
@@ -358,7 +362,7 @@ def has_uniform_items(schema: JsonSchema) -> bool:
     Return False if the schema has no type.
     """
     try:
-        return is_uniform_list(schema)
+        return isinstance(schema.get("items"), dict) and is_uniform_list(schema)
     except (EmptySchemaTypeError, ValueError):
         return False
 
@@ -370,7 +374,7 @@ def _compile_value(schema: JsonSchema, level: TypeConformanceLevel, path: str) -
     """
     deep = level == TypeConformanceLevel.RECURSIVE
     convert = _compile_primitive(schema)
-    has_object = bool(is_object_type(schema)) and "properties" in schema
+    has_object = "properties" in schema and bool(is_object_type(schema))
     has_list = has_uniform_items(schema)
     if not has_object and not has_list:
         return convert
@@ -393,11 +397,13 @@ def _compile_primitive(schema: JsonSchema) -> _Conform:
     if convert is not conform_primitive or is_exclusive_boolean_type(schema):
         return lambda value, _dropped: convert(value, schema)
 
+    conversions = {**_EXACT_CONVERSIONS, bytes: _choose_bytes_conversion(schema)}
+
     def conform(value: Any, _dropped: list[str]) -> Any:
         kind = type(value)
         if kind in _UNCHANGED:
             return value
-        exact = _EXACT_CONVERSIONS.get(kind)
+        exact = conversions.get(kind)
         return conform_primitive(value, schema) if exact is None else exact(value)
 
     return conform
@@ -408,7 +414,7 @@ def _compile_list(items: JsonSchema, level: TypeConformanceLevel, path: str) -> 
     convert = _compile_primitive(items)
     as_object = (
         _compile_object(items, level, path)
-        if is_object_type(items) and "properties" in items
+        if "properties" in items and is_object_type(items)
         else None
     )
 

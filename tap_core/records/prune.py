@@ -63,7 +63,11 @@ def _prune_schema(schema: JsonSchema, mask: SelectionMask, parent: Breadcrumb) -
         path = (*parent, "properties", name)
         if not mask[path]:
             dropped.add(name)
-        elif isinstance(definition, dict) and is_object_type(definition):
+        elif (
+            isinstance(definition, dict)
+            and "properties" in definition
+            and is_object_type(definition)
+        ):
             _prune_schema(definition, mask, path)
     for name in dropped:
         del properties[name]
@@ -126,11 +130,9 @@ def _iterate_deselected(mask: SelectionMask) -> Iterator[tuple[str, ...]]:
     For a property in a deselected object, the path of the object is yielded.
     """
     for breadcrumb, selected in mask.items():
-        names = _get_names(breadcrumb)
-        if selected or not names:
-            continue
-        lengths = range(1, len(names) + 1)
-        yield names[: next(length for length in lengths if not mask[breadcrumb[: 2 * length]])]
+        if not selected and (names := _get_names(breadcrumb)):
+            lengths = range(1, len(names) + 1)
+            yield names[: next(length for length in lengths if not mask[breadcrumb[: 2 * length]])]
 
 
 def _get_names(breadcrumb: Breadcrumb) -> tuple[str, ...]:

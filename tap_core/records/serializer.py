@@ -19,6 +19,7 @@ from tap_core.records.conform import (
     UnmappedCallback,
     compile_conformer,
     is_conversion_replaced,
+    key_to_text,
     to_json_compatible,
 )
 from tap_core.records.prune import (
@@ -28,6 +29,7 @@ from tap_core.records.prune import (
     get_deselected_names,
 )
 from tap_core.records.value_rules import (
+    PLAIN_TYPES,
     ObjectRule,
     build_object_rule,
     is_json,
@@ -240,7 +242,7 @@ def compile_record_encoder(encode: RecordBodyEncoder) -> RecordBodyEncoder:
     """
 
     def encode_slowly(record: Record) -> Any:
-        return _encode_converted(record, encode)
+        return encode_record(record, encode)
 
     rule = build_object_rule({}, TypeConformanceLevel.NONE)
     return RecordSerializer(RecordChecks(rule, {}, None), encode_slowly, encode).serialize
@@ -255,22 +257,27 @@ def encode_record(record: Record, encode: RecordBodyEncoder) -> Any:
     Raises:
         DataError: A value is nested too deeply, or an integer has too many digits.
     """
-    if is_json(dict(record)):  # a record may be of a subclass of dict
-        try:
-            return encode(record)
-        except ENCODING_ERRORS:
-            pass
-    return _encode_converted(record, encode)
-
-
-def _encode_converted(record: Record, encode: RecordBodyEncoder) -> Any:
     try:
-        return encode(to_json_compatible(record))
+        try:
+            plain = is_json(dict(record))  # a record may be of a subclass of dict
+            return encode(record if plain else _convert_other_values(record))
+        except ENCODING_ERRORS:
+            return encode(to_json_compatible(record))
     except RecursionError as error:
         reason = "a value in it is nested too deeply, or contains itself"
         raise DataError(f"A record cannot be written as JSON: {reason}.") from error
     except ValueError as error:
         raise DataError(f"A record cannot be written as JSON: {error}") from error
+
+
+def _convert_other_values(record: Record) -> Record:
+    """Return a copy of a record in which only values that JSON does not support are converted."""
+    return {
+        name if type(name) is str else key_to_text(name): value
+        if type(value) in PLAIN_TYPES or is_json(value)
+        else to_json_compatible(value)
+        for name, value in record.items()
+    }
 
 
 def _return_unchanged(record: Record) -> Any:

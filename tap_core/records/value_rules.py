@@ -160,7 +160,7 @@ def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None
     If the schema declares no properties, return None. ``finite`` is True if NaN and infinity need
     conversion.
     """
-    if not is_object_type(schema) or "properties" not in schema:
+    if "properties" not in schema or not is_object_type(schema):
         return None
     return build_object_rule(schema, TypeConformanceLevel.RECURSIVE, finite=finite)
 

@@ -143,9 +143,7 @@ class Schema:
             values["properties"] = {k: nested(v) for k, v in properties.items()}
         if (items := data.get("items")) is not None:
             values["items"] = nested(items)
-        for keyword, attribute in _ATTRIBUTES.items():
-            if keyword in data:
-                values[attribute] = data[keyword]
+        values |= {_ATTRIBUTES[key]: value for key, value in data.items() if key in _ATTRIBUTES}
         return cls(**values, extras={k: v for k, v in data.items() if k in _KEPT})
 
 
