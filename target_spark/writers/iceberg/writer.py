@@ -492,7 +492,7 @@ class IcebergWriter:
             )
             if fault in _MAY_BE_REPLACED and comes_from_spark:
                 self._check_same(spark, table)
-            if fault is FailureKind.CONFLICT and not is_ours:
+            if fault is FailureKind.CONFLICT and comes_from_spark:
                 # Also if no retry follows, so that the table stays readable.
                 with suppress(Exception):
                     self._roll_back_batch(spark, table, commit)
