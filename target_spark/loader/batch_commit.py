@@ -389,12 +389,10 @@ class BatchWriter:
             stream=request.stream,
             has_rows=request.kept_version is None,
         )
-        if (
-            request.older_schemas
-            and self._writer.get_column_types(spark, request.table) is not None
-        ):
-            for older in request.older_schemas:  # an existing table may need a column for each
-                prepare_columns(older)
+        older = request.older_schemas
+        if older and self._writer.get_column_types(spark, request.table) is not None:
+            for older_schema in older:  # an existing table may need another column for each
+                prepare_columns(older_schema)
         table_schema = prepare_columns(request.table_schema)
         check_scd2_compatible(request, table_schema)
         if request.kept_version is not None:
@@ -631,15 +629,11 @@ class BatchWriter:
         by_schema: dict[TableSchema | None, list[Batch]] = {}
         for batch in request.batches:
             by_schema.setdefault(batch.table_schema, []).append(batch)
-        text_partitions = table_schema.names_fed_by(table_schema.text_partitions)
         parts = []
         for older, batches in by_schema.items():
             columns = table_schema
             if older is not None:
-                columns, _ = diff_with_table(
-                    older, table_schema.types, self._writer.can_widen, table_schema.sources
-                )
-                columns = columns.with_text_partitions(text_partitions)
+                columns = _match_table(older, table_schema, self._writer.can_widen)
             frame = SpoolFrame(spark, _list_paths(batches), columns, metadata)
             parts.append((frame, sum(batch.count for batch in batches)))
         return CombinedFrame(parts)
@@ -941,6 +935,12 @@ class BatchWriter:
             sync_id=self._stream_options(request.stream).sync_id,
             starts=dict(start for batch in request.batches for start in batch.starts.items()),
         )
+
+
+def _match_table(older: TableSchema, table_schema: TableSchema, can_widen: CanWiden) -> TableSchema:
+    """Return the columns of an older table schema with the names that they have in the table."""
+    columns, _ = diff_with_table(older, table_schema.types, can_widen, table_schema.sources)
+    return columns.with_text_partitions(table_schema.names_fed_by(table_schema.text_partitions))
 
 
 def _read_if_small(
