@@ -70,6 +70,13 @@ _NETWORK_ERRORS = (
 )
 
 
+_INVALID_URL_ERRORS = (
+    requests.exceptions.InvalidSchema,
+    requests.exceptions.InvalidURL,
+    requests.exceptions.MissingSchema,
+)
+
+
 class AccessTokenError(FatalAPIError, RuntimeError):
     """Error raised when the token endpoint returns no access token.
 
@@ -334,6 +341,11 @@ def parse_token_response(
         AccessTokenError: There is no response, or it has no access token.
     """
     response = outcome.response
+    if isinstance(outcome.error, _INVALID_URL_ERRORS):
+        reason = "the address is not valid: it must begin with https:// or http://"
+        refused = _make_error(outcome, endpoint, reason, secrets)
+        refused.failure_type = "config_error"
+        raise refused
     if response is None:
         raise _make_error(outcome, endpoint, outcome.description, secrets)
     if not response.ok:

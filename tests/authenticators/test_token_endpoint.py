@@ -22,6 +22,7 @@ from tap_core.authenticators.token_endpoint import (
 from tap_core.exceptions import FatalAPIError
 from tap_core.logging import StructuredFormatter
 from tap_core.parsing.datetimes import utc_now
+from tap_core.protocols.error_classification import failure_type
 from tap_core.redaction import Secrets
 from tests.authenticators.logins import Login, Stream, sent_with
 from tests.http.raw import raw_server
@@ -209,12 +210,15 @@ def test_invalid_endpoint_url_is_an_error_without_retry():
     authenticator = Login(auth_endpoint="no-url?api_key=in-the-query")
     error = failure(authenticator)
     assert authenticator.waits == []
-    assert str(error).endswith("at no-url: no answer, MissingSchema")
+    assert str(error).endswith(
+        "at no-url: the address is not valid: it must begin with https:// or http://"
+    )
+    assert failure_type(error) == "config_error"
 
 
 def test_endpoint_with_a_host_that_cannot_be_encoded_is_an_error():
     error = failure(Login(auth_endpoint=f"http://{'a' * 64}.test/token"))
-    assert str(error).endswith("no answer, InvalidURL")
+    assert "the address is not valid" in str(error)
 
 
 def test_proxy_that_refuses_a_connection_is_asked_once_and_named(monkeypatch):
