@@ -10,12 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from typing import Any, TypeAlias
 
 from tap_core.singerlib.catalog import Breadcrumb, SelectionMask
 from tap_core.types import JsonSchema, Record
-from tap_core.typing.inspect import is_object_type
+from tap_core.typing.inspect import copy_schema, is_object_type
 
 __all__ = [
     "DeselectedNames",
@@ -42,7 +41,7 @@ def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
 
     The names of these properties are also removed from ``required``, which may become empty.
     """
-    result = deepcopy(schema)
+    result: JsonSchema = copy_schema(schema)
     _prune_schema(result, mask, ())
     return result
 

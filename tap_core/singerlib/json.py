@@ -191,12 +191,15 @@ def _to_encodable(value: Any, default: Callable[[Any], Any]) -> Any:
 
     ``default`` converts values that JSON does not support.
     """
+    kind = type(value)
+    if kind is str:  # the most frequent type, first for speed
+        return _replace_surrogates(value)
+    if kind is dict or isinstance(value, Mapping):
+        return {_format_key(key): _to_encodable(item, default) for key, item in value.items()}
+    if kind is list or isinstance(value, (list, tuple)):
+        return [_to_encodable(item, default) for item in value]
     if value is None or isinstance(value, (str, bool, int, float, Decimal)):
         return _to_encodable_scalar(value)
-    if isinstance(value, Mapping):
-        return {_format_key(key): _to_encodable(item, default) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_to_encodable(item, default) for item in value]
     return _to_encodable(default(value), default)
 
 
@@ -217,7 +220,9 @@ def _to_encodable_scalar(value: Any) -> Any:
 
 def _replace_surrogates(text: str) -> str:
     """Return a text with a question mark for each lone surrogate, which UTF-8 cannot represent."""
-    return str.__str__(text) if text.isascii() else str.encode(text, "utf-8", "replace").decode()
+    if type(text) is str and text.isascii():
+        return text
+    return str.encode(text, "utf-8", "replace").decode()
 
 
 def _make_raw(text: str) -> Any:

@@ -20,6 +20,7 @@ __all__ = [
     "JSONSCHEMA_ANNOTATION_WRITEONLY",
     "TypeConformanceLevel",
     "append_type",
+    "copy_schema",
     "get_datelike_property_type",
     "is_array_type",
     "is_boolean_type",
@@ -54,7 +55,7 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
     of the type. If an option allows the type, none is appended: with ``oneOf``, a value must match
     only one option.
     """
-    result = deepcopy(type_dict)
+    result: JsonSchema = copy_schema(type_dict)
     keyword = next((word for word in ("anyOf", "oneOf") if word in result), None)
     if keyword is not None:
         options = result[keyword] if isinstance(result[keyword], list) else [result[keyword]]
@@ -67,6 +68,15 @@ def append_type(type_dict: JsonSchema, new_type: str) -> JsonSchema:
         if new_type not in names:
             result["type"] = [*names, new_type]
     return result
+
+
+def copy_schema(node: Any) -> Any:
+    """Return a deep copy of a schema or of a value in it; dicts and lists are copied."""
+    if type(node) is dict:
+        return {name: copy_schema(value) for name, value in node.items()}
+    if type(node) is list:
+        return list(map(copy_schema, node))
+    return node if type(node) is str else deepcopy(node)
 
 
 def is_secret_type(type_dict: JsonSchema) -> bool:
