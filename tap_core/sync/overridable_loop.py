@@ -2,7 +2,9 @@
 
 It is used for streams that override such a method. All others use the faster loop in
 `tap_core.sync.engine`. The methods are called in the order of the Meltano Singer SDK, for which the
-overrides were written. Both loops use the same record encoder, so the output is the same.
+overrides were written. Both loops use the same record encoder, so the output is the same. If a
+stream does not override ``_increment_stream_state``, a cursor advances its bookmarks, as in the
+other loop.
 """
 
 from __future__ import annotations
