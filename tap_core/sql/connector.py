@@ -43,6 +43,7 @@ from tap_core.sql.database_errors import (
     parse_url,
     translate_url_errors,
 )
+from tap_core.sql.engines import make_engine
 from tap_core.sql.fully_qualified_name import FullyQualifiedName as FullyQualifiedName
 from tap_core.sql.fully_qualified_name import split_name
 from tap_core.sql.type_widening import adapt_type, is_text, is_wider, loses_precision, type_rank
@@ -163,16 +164,7 @@ class SQLConnector:
     def create_engine(self) -> sa.Engine:
         """Return a new SQLAlchemy engine; override to change the engine's options."""
         url = parse_url(self.sqlalchemy_url)
-        try:
-            return sa.create_engine(
-                url,
-                echo=False,
-                pool_pre_ping=True,
-                json_serializer=self.serialize_json,
-                json_deserializer=self.deserialize_json,
-            )
-        except TypeError:  # dialects without JSON refuse its arguments
-            return sa.create_engine(url, echo=False, pool_pre_ping=True)
+        return make_engine(url, self.serialize_json, self.deserialize_json)
 
     @property
     def _engine(self) -> sa.Engine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.enums import DataType
 from tests.fivetran.calls import selected, states, tables
 from tests.fivetran.connecting import HERE, ROOT, Client, serving
+from tests.postgres import Server
 from tests.samples.running import service
 
 PROGRAM = str(HERE / "sample_taps.py")
@@ -166,3 +168,28 @@ def _seconds(text: str) -> int:
 
 def _samples(sample: str) -> str:
     return f"{ROOT}:{ROOT / 'samples' / sample}"
+
+
+def test_database_connections_are_closed_at_the_end_of_each_call(postgres: Server):
+    """SQLAlchemy keeps idle connections open as long as their tap exists."""
+    with (
+        postgres.database() as database,
+        serving("-m", "tap_postgres.tap", path={"PYTHONPATH": _samples("tap_postgres")}) as server,
+    ):
+        database.run("CREATE TABLE a (id int PRIMARY KEY)", "INSERT INTO a VALUES (1)")
+        client = Client(
+            server,
+            host=database.host,
+            port=str(database.port),
+            user=database.user,
+            password=database.password,
+            database=database.name,
+        )
+        assert client.call("Test", name="connection").success
+        assert described_columns(client).keys() == {"a"}
+        assert tables(client.update())["a"]
+        query = "SELECT datname FROM pg_stat_activity"
+        deadline = time.monotonic() + 30
+        while (database.name,) in postgres.maintenance.run(query):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)

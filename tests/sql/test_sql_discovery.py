@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import logging
 import sqlite3
 import warnings
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -352,3 +355,18 @@ def test_connection_lost_during_discovery_raises_instead_of_an_empty_catalog(pos
 @pytest.fixture(autouse=True)
 def _at_warning(caplog):
     caplog.set_level(logging.WARNING)
+
+
+def test_connector_is_deleted_although_sqlalchemy_caches_its_dialect(tmp_path: Path) -> None:
+    """A server that runs many syncs does not keep the connections of finished ones."""
+    connector = create_connector(tmp_path, "create table t (id integer, data json)")
+    with connector._engine.connect() as connection:
+        connection.execute(sa.text("select 1"))
+    dialect = connector._engine.dialect
+    text = dialect._json_serializer({"a": 1})
+    assert json.loads(text) == {"a": 1}
+    reference = weakref.ref(connector)
+    del connector
+    gc.collect()
+    assert reference() is None
+    assert dialect._json_serializer({"a": 1}) == text

@@ -8,6 +8,7 @@ Source: Fivetran's Partner SDK, connector_sdk.proto.
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -61,6 +62,14 @@ def make_connector_service(
         },
         explain=lambda error: format_error(error, journal.clean),
     )
+
+
+def _delete_taps() -> None:
+    """Delete the taps of ended calls, which closes their connections.
+
+    A tap and its streams refer to each other, so only the garbage collector deletes them.
+    """
+    gc.collect()
 
 
 def _make_task(text: str) -> Any:
@@ -121,7 +130,7 @@ class _Connector:
         configuration = dict(request.configuration)
         failure = run_test(
             self._tap_class.connection_tests,
-            lambda: self._create_tap(configuration),
+            lambda: self._create_tap(configuration, call),
             request.name,
             self._journal.clean,
         )
@@ -133,7 +142,7 @@ class _Connector:
     def schema(self, request: Any, call: RpcCall) -> Any:
         """Handle the RPC `Schema`: return all tables and columns of the tap."""
         configuration = dict(request.configuration)
-        tap = self._create_tap(configuration)
+        tap = self._create_tap(configuration, call)
         tap.check_streams()
         tables = discover_tables(tap)
         self._known_tables.store(configuration, {table.id: table for table in tables})
@@ -144,14 +153,16 @@ class _Connector:
         """Handle the RPC `Update`: sync the tap, and yield encoded responses with its data."""
         configuration = dict(request.configuration)
         return update(
-            lambda: self._create_tap(configuration),
+            lambda: self._create_tap(configuration, call),
             request,
             call,
             self._known_tables.get(configuration),
         )
 
-    def _create_tap(self, configuration: Mapping[str, str]) -> SyncTap:
+    def _create_tap(self, configuration: Mapping[str, str], call: RpcCall) -> SyncTap:
         """Create a tap with the settings in a configuration, without catalog and state.
+
+        It is deleted at the end of the call.
 
         Raises:
             ConfigurationError: A setting is invalid, or gRPC calls are not allowed to set it.
@@ -161,6 +172,7 @@ class _Connector:
         self._journal.add_redactor(make_redactor(settings, schema))
         check_allowed_settings(settings, schema, self._allowance)
         tap = self._tap_class(config=settings, setup_mapper=False)
+        call.on_end(_delete_taps)
 
         def store_renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
             renewed = renew(self._renewed.get(configuration) or settings)
