@@ -6,7 +6,6 @@ gzip, deflate and Brotli data that ends too early; the functions here do neither
 
 from __future__ import annotations
 
-import codecs
 import json
 import zlib
 from collections.abc import Iterator
@@ -19,16 +18,12 @@ from urllib3.exceptions import DecodeError
 from urllib3.response import DeflateDecoder, GzipDecoder, GzipDecoderState
 
 from tap_core.http.response_limits import ResponseLimits, make_too_large_error
-from tap_core.redaction.http import content_type
+from tap_core.redaction.http import content_type, is_unusable_charset
 
 __all__ = ["CHUNK", "read_body"]
 
 CHUNK: Final = 65_536
 """Size of the chunks in which a body is read, in bytes."""
-
-_UNUSABLE_CHARSETS: Final = frozenset({"idna", "punycode", "undefined"})
-"""Codecs of Python that are no charsets. The first two take time that grows with the length of a
-body squared."""
 
 
 def read_body(
@@ -48,7 +43,7 @@ def read_body(
         return  # the body has been read already
     if response.raw is None:
         return
-    if _is_unusable(response.encoding):
+    if response.encoding is not None and is_unusable_charset(response.encoding):
         response.encoding = "utf-8"
     chunks = _chunks(response, limits, is_file=into is not None)
     try:
@@ -65,16 +60,6 @@ def read_body(
         if isinstance(error, ValueError) and not isinstance(error, RequestException):
             raise ChunkedEncodingError(f"Connection broken: {error}") from error  # a length of -1
         raise
-
-
-def _is_unusable(charset: str | None) -> bool:
-    """Return True if a charset is the name of a codec that must not decode a body."""
-    try:
-        return charset is not None and codecs.lookup(charset).name in _UNUSABLE_CHARSETS
-    except LookupError:  # the requests package ignores an unknown charset
-        return False
-    except ValueError:  # it does not ignore a name with a null character
-        return True
 
 
 def _chunks(

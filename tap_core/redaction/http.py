@@ -6,9 +6,10 @@ they are short text.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tap_core.redaction.names import is_secret_parameter
@@ -25,6 +26,7 @@ __all__ = [
     "collect_sent_secrets",
     "content_type",
     "decode_header",
+    "is_unusable_charset",
 ]
 
 LONGEST_BODY = 16_384
@@ -35,6 +37,10 @@ LONGEST_EXCERPT = 500
 
 _SHORTEST_SENT = 4
 """Minimum length, in characters, of a header, parameter or password that counts as a secret."""
+
+_UNUSABLE_CHARSETS: Final = frozenset({"idna", "punycode", "undefined"})
+"""Codecs of Python that are no charsets. The first two take time that grows with the length of a
+body squared."""
 
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
@@ -101,10 +107,24 @@ def _is_text(kind: str, body: bytes) -> bool:
 
 def _decode(response: requests.Response, body: bytes) -> str:
     """Decode a body with the charset of the response; as UTF-8 if it is missing or unusable."""
+    charset = response.encoding or "utf-8"
     try:
-        return body.decode(response.encoding or "utf-8", "replace")
-    except (LookupError, ValueError):  # Python's codec "idna" does not accept "replace"
+        return body.decode("utf-8" if is_unusable_charset(charset) else charset, "replace")
+    except LookupError:
         return body.decode("utf-8", "replace")
+
+
+def is_unusable_charset(charset: str) -> bool:
+    """Return True if a response's charset is a codec that must not decode a body.
+
+    An unknown charset is not unusable, because the requests package ignores it.
+    """
+    try:
+        return codecs.lookup(charset).name in _UNUSABLE_CHARSETS
+    except LookupError:
+        return False
+    except ValueError:  # the requests package does not ignore a name with a null character
+        return True
 
 
 def _json_without_secrets(text: str) -> str | None:
