@@ -151,7 +151,7 @@ def test_value_that_does_not_fit_is_refused(
         ("{", {}),
         ('{"k":1,"s":"\\ud800"}', {}),
         ('{"k":1,"_sdc_deleted_at":"soon"}', {"metadata": True}),
-        ('{"k":1,"free":' + "[" * 5000 + "]" * 5000 + "}", {}),
+        ('{"k":1,"free":' + "[" * 100_000 + "]" * 100_000 + "}", {}),
     ],
 )
 def test_row_that_only_spark_can_divide_is_refused(
