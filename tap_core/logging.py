@@ -287,9 +287,11 @@ def _redact_all_handlers() -> None:
 def _set_exception_hooks() -> None:
     """Set exception hooks that remove secrets from the tracebacks of uncaught exceptions.
 
-    Hooks that other code has set are not replaced.
+    Hooks that other code has set are not replaced, except that of the package exceptiongroup, which
+    sets one on import in Python 3.10.
     """
-    if sys.excepthook is sys.__excepthook__:
+    module = getattr(sys.excepthook, "__module__", "")
+    if sys.excepthook is sys.__excepthook__ or module.startswith("exceptiongroup."):
         sys.excepthook = _show_error
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = _show_thread_error

@@ -120,7 +120,7 @@ def _normalize_iso_text(text: str) -> str:
     A final "Z" becomes "+00:00", and fractions get six digits. In later Python versions the text is
     unchanged.
     """
-    if sys.version_info >= (3, 11):
+    if sys.version_info >= (3, 11) or not isinstance(text, str):  # refused by ``fromisoformat``
         return text
     fraction = re.compile(r"\.(\d{1,6})\d*")
     plain = re.sub(r"[Zz]$", "+00:00", text)

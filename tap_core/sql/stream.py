@@ -25,6 +25,7 @@ from tap_core.compat.author_overrides import (
     overridable_property,
 )
 from tap_core.exceptions import DataError, InvalidReplicationKeyException, StreamSetupError
+from tap_core.parsing.datetimes import time_fromisoformat
 from tap_core.parsing.iso8601 import parse_instant
 from tap_core.records.conform import is_conversion_replaced
 from tap_core.records.prune import get_selected_schema
@@ -567,7 +568,7 @@ def _to_local_text(instant: datetime) -> str:
 def _to_sqlite_time(value: Any) -> str:
     """Return a time as text without its offset; "" for a value that is not a time."""
     try:
-        return time.fromisoformat(value).replace(tzinfo=None).isoformat()
+        return time_fromisoformat(value).replace(tzinfo=None).isoformat()
     except (TypeError, ValueError):
         return ""
 

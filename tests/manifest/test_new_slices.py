@@ -69,7 +69,8 @@ def since(server: Server) -> dict[str, str]:
 
 
 def earlier(text: str, seconds: float) -> str:
-    return (dt.datetime.fromisoformat(text) - dt.timedelta(seconds=seconds)).strftime(FORM)
+    moment = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return (moment - dt.timedelta(seconds=seconds)).strftime(FORM)
 
 
 def kept(ran: RunResult) -> dict[str, Any]:
