@@ -85,7 +85,7 @@ class StdoutWriter:
             yield writer
         finally:
             with contextlib.suppress(OSError):
-                writer.say(b"")  # also writes the waiting blocks
+                writer.write_or_queue(b"")  # also writes the waiting blocks
             _flush(output)
             os.dup2(descriptor, number)
             os.close(descriptor)
@@ -113,7 +113,7 @@ class StdoutWriter:
         with self._lock:
             self._send(lines)
 
-    def say(self, lines: bytes) -> None:
+    def write_or_queue(self, lines: bytes) -> None:
         """Write complete lines to the output, without waiting for other threads.
 
         If another thread is writing, the lines are queued, and written before the next lines.

@@ -112,7 +112,7 @@ def test_log_line_does_not_wait_for_a_writing_thread() -> None:
     thread = threading.Thread(target=wire.write, args=(b"chunk\n",))
     thread.start()
     assert inside.wait(60)
-    wire.say(b"log\n")
+    wire.write_or_queue(b"log\n")
     assert written == []
     go_on.set()
     thread.join()

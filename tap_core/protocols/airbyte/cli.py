@@ -42,7 +42,7 @@ def run_source_command(context: typer.Context) -> int:
     """
     with StdoutWriter.open() as wire:
         job = _CommandRun(context.obj, context, wire)
-        with redirect_logging(MessageHandler(wire.say, job.hide)):
+        with redirect_logging(MessageHandler(wire.write_or_queue, job.hide)):
             return job.run()
 
 
