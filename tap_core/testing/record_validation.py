@@ -22,7 +22,7 @@ __all__ = [
     "find_faults",
     "find_invalid_values",
     "format_faults",
-    "make_checker",
+    "get_validator",
 ]
 
 _MAX_CHARACTERS: Final = 160
@@ -46,14 +46,14 @@ class RecordFault:
     Attributes:
         path: Path of the invalid property, such as ``a.b[]``.
         rule: Violated JSON Schema keyword, such as ``type``.
-        words: Error message of the package jsonschema for the first invalid record.
+        message: Error message of the package jsonschema for the first invalid record.
         record: Number of the first invalid record, counted from 1.
         count: Number of times that the error occurs.
     """
 
     path: str
     rule: str
-    words: str
+    message: str
     record: int
     count: int
 
@@ -61,7 +61,7 @@ class RecordFault:
         times = f"record {self.record}"
         if self.count > 1:
             times = f"{self.count} times, first in {times}"
-        return f"{self.path or '(the record)'}: {self.words} [{times}]"
+        return f"{self.path or '(the record)'}: {self.message} [{times}]"
 
     @property
     def remedy(self) -> str:
@@ -69,10 +69,10 @@ class RecordFault:
         return _REMEDIES.get(self.rule, _REMEDY)
 
 
-_checkers: dict[str, JSONSchemaValidator] = {}
+_validators: dict[str, JSONSchemaValidator] = {}
 
 
-def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
+def get_validator(schema: JsonSchema) -> JSONSchemaValidator:
     """Return a validator for a JSON Schema that also checks ``format`` keywords.
 
     Validators are cached by schema.
@@ -81,9 +81,9 @@ def make_checker(schema: JsonSchema) -> JSONSchemaValidator:
         InvalidJSONSchema: The schema is invalid.
     """
     text = json.dumps(schema, sort_keys=True, default=repr)
-    if text not in _checkers:
-        _checkers[text] = JSONSchemaValidator(schema, validate_formats=True)
-    return _checkers[text]
+    if text not in _validators:
+        _validators[text] = JSONSchemaValidator(schema, validate_formats=True)
+    return _validators[text]
 
 
 def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFault]:
@@ -94,7 +94,7 @@ def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFau
     missing properties are never equal.
     """
     faults: dict[tuple[str, str, str], RecordFault] = {}
-    is_certainly_valid, validator = _build_rules(schema)
+    is_certainly_valid, validator = _get_checks(schema)
     for number, record in enumerate(records, 1):
         if _is_valid(is_certainly_valid, record):
             continue
@@ -110,18 +110,18 @@ def find_faults(records: Iterable[Record], schema: JsonSchema) -> list[RecordFau
     return list(faults.values())
 
 
-def _build_rules(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
+def _get_checks(schema: JsonSchema) -> tuple[Callable[[Any], bool], Any]:
     """Return a quick function that checks records, and a validator of the package jsonschema.
 
     The function returns True only for records that are certainly valid. Any other record must be
     passed to the validator.
     """
     try:
-        checker = make_checker(schema)
+        validator = get_validator(schema)
     except InvalidJSONSchema:
         kind = validators.DEFAULT_JSONSCHEMA_VALIDATOR
         return lambda _record: False, kind(schema, format_checker=kind.FORMAT_CHECKER)
-    return checker.certain_check, checker.validator
+    return validator.certain_check, validator.validator
 
 
 def find_invalid_values(

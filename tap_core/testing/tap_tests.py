@@ -22,7 +22,7 @@ from tap_core.testing.record_validation import (
     excerpt,
     find_faults,
     format_faults,
-    make_checker,
+    get_validator,
 )
 from tap_core.testing.templates import (
     AttributeTestTemplate,
@@ -135,7 +135,7 @@ class StreamSchemaIsValidTest(StreamTestTemplate):
         """Validate the stream's schema against the meta-schema of JSON Schema."""
         __tracebackhide__ = True
         try:
-            make_checker(self.stream.schema)
+            get_validator(self.stream.schema)
         except InvalidJSONSchema as error:
             raise AssertionError(_format_schema_error(self.stream, error)) from None
 

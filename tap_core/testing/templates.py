@@ -251,11 +251,11 @@ class AttributeTestTemplate(StreamTestTemplate):
         values = self.non_null_attribute_values
         invalid = find_invalid_values(values, self.value_type.fits, self.value_type.complaint)
         if invalid:
-            count, words = invalid
+            count, message = invalid
             raise AssertionError(
-                f"{words} Property '{self.attribute_name}' of stream '{self.stream.name}': {count}"
-                f" of {len(values)} values are no {self.value_type.kind}. To fix it: declare"
-                " the type that the source sends, or convert the value in post_process()."
+                f"{message} Property '{self.attribute_name}' of stream '{self.stream.name}':"
+                f" {count} of {len(values)} values are no {self.value_type.kind}. To fix it:"
+                " declare the type that the source sends, or convert the value in post_process()."
             )
 
 

@@ -14,7 +14,7 @@ from tap_core.testing.record_validation import (
     find_faults,
     find_invalid_values,
     format_faults,
-    make_checker,
+    get_validator,
 )
 
 KINDS = ["string", "integer", "number", "boolean", "object", "array", "null"]
@@ -55,14 +55,14 @@ def test_faults_are_those_that_jsonschema_finds(properties, records, required) -
 def test_equal_schemas_share_one_cached_checker() -> None:
     first = {"properties": {"shared": {"type": "integer"}, "other": {"enum": [1]}}}
     again = {"properties": {"other": {"enum": [1]}, "shared": {"type": "integer"}}}
-    assert make_checker(first) is make_checker(again)
-    assert make_checker(first) is not make_checker({"properties": {"shared": {"type": "string"}}})
+    assert get_validator(first) is get_validator(again)
+    assert get_validator(first) is not get_validator({"properties": {"shared": {"type": "string"}}})
 
 
 def test_valid_record_is_checked_without_jsonschema() -> None:
     schema = {"properties": {"quick": {"type": ["integer", "null"]}}}
     assert find_faults([{"quick": 1}, {"quick": None}] * 10, schema) == []
-    checker = make_checker(schema)
+    checker = get_validator(schema)
     assert checker.certain_check({"quick": 1})
     assert not checker.certain_check({"quick": "x"})
 
@@ -70,7 +70,7 @@ def test_valid_record_is_checked_without_jsonschema() -> None:
 def test_invalid_schema_is_rejected_but_its_valid_rules_are_checked() -> None:
     schema = {"properties": {"x": {"type": "integer", "minLength": "long"}}}
     with pytest.raises(InvalidJSONSchema):
-        make_checker(schema)
+        get_validator(schema)
     [fault] = find_faults([{"x": 1}, {"x": 1.5}], schema)
     assert str(fault) == "x: 1.5 is not of type 'integer' [record 2]"
 
