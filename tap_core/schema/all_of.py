@@ -36,7 +36,7 @@ def _add_keyword(result: JsonSchema, keyword: str, value: Any) -> None:
     """
     if keyword not in result:
         result[keyword] = value
-    elif keyword == "oneOf":  # merged options may match more than once
+    elif keyword == "oneOf":  # several options of the merged list may match a value
         _add_keyword(result, "anyOf", [*result.pop("oneOf"), *value])
     elif keyword in _MERGE_FUNCTIONS:
         result[keyword] = _MERGE_FUNCTIONS[keyword](result[keyword], value)
@@ -105,12 +105,12 @@ def _choose_bound(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
     the second bound.
     """
 
-    def chosen(first: Any, second: Any) -> Any:
+    def merge(first: Any, second: Any) -> Any:
         if isinstance(first, bool) or isinstance(second, bool):
             return second
         return choose(first, second)
 
-    return chosen
+    return merge
 
 
 _HIGHER: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")

@@ -58,32 +58,32 @@ class SQLToJSONSchema:
     @singledispatchmethod
     def to_jsonschema(self, column_type: TypeEngine[Any]) -> JsonSchema:  # noqa: ARG002
         """Return the JSON Schema of a column type. Types without a registered method are text."""
-        return _schema(th.StringType)
+        return _get_schema(th.StringType)
 
     @to_jsonschema.register
     def datetime_to_jsonschema(self, column_type: sqltypes.DateTime) -> JsonSchema:  # noqa: ARG002
         """Return the JSON Schema of a column of datetimes."""
-        return _schema(th.DateTimeType)
+        return _get_schema(th.DateTimeType)
 
     @to_jsonschema.register
     def date_to_jsonschema(self, column_type: sqltypes.Date) -> JsonSchema:  # noqa: ARG002
         """Return the JSON Schema of a column of dates."""
-        return _schema(th.DateType)
+        return _get_schema(th.DateType)
 
     @to_jsonschema.register
     def time_to_jsonschema(self, column_type: sqltypes.Time) -> JsonSchema:  # noqa: ARG002
         """Return the JSON Schema of a column of times of day."""
-        return _schema(th.TimeType)
+        return _get_schema(th.TimeType)
 
     @to_jsonschema.register
     def integer_to_jsonschema(self, column_type: sqltypes.Integer) -> JsonSchema:  # noqa: ARG002
         """Return the JSON Schema of a column of integers."""
-        return _schema(th.IntegerType)
+        return _get_schema(th.IntegerType)
 
     @to_jsonschema.register
     def float_to_jsonschema(self, column_type: sqltypes.Float[Any]) -> JsonSchema:  # noqa: ARG002
         """Return the JSON Schema of a column of floating-point numbers."""
-        return self._number()
+        return self._get_number_schema()
 
     @to_jsonschema.register
     def numeric_to_jsonschema(
@@ -91,29 +91,29 @@ class SQLToJSONSchema:
         column_type: sqltypes.Numeric[Any],  # noqa: ARG002
     ) -> JsonSchema:
         """Return the JSON Schema of a column of decimal numbers."""
-        return self._number()
+        return self._get_number_schema()
 
     @to_jsonschema.register
     def string_to_jsonschema(self, column_type: sqltypes.String) -> JsonSchema:
         """Return the JSON Schema of a text column, including its maximum length, if any."""
         if column_type.length:
             return dict(th.StringType(max_length=column_type.length).type_dict)
-        return _schema(th.StringType)
+        return _get_schema(th.StringType)
 
     @to_jsonschema.register
     def boolean_to_jsonschema(self, column_type: sqltypes.Boolean) -> JsonSchema:  # noqa: ARG002
         """Return the JSON Schema of a column of booleans."""
-        return _schema(th.BooleanType)
+        return _get_schema(th.BooleanType)
 
-    def _number(self) -> JsonSchema:
+    def _get_number_schema(self) -> JsonSchema:
         """Return the JSON Schema of non-integer numbers.
 
         It is ``number``, or a string with a decimal if ``use_singer_decimal`` is True.
         """
-        return _schema(th.SingerDecimalType if self.use_singer_decimal else th.DecimalType)
+        return _get_schema(th.SingerDecimalType if self.use_singer_decimal else th.DecimalType)
 
 
-def _schema(type_helper: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
+def _get_schema(type_helper: type[th.JSONTypeHelper[Any]]) -> JsonSchema:
     """Return the JSON Schema of a type from `tap_core.typing` as a new dict."""
     return dict(type_helper.type_dict)
 
@@ -221,10 +221,11 @@ class JSONSchemaToSQL:
 
     def to_sql_type(self, schema: JsonSchema) -> TypeEngine[Any]:
         """Return the column type for a property's JSON Schema."""
-        subschemas = (
-            subschema for subschema in schema.get("anyOf", ()) if isinstance(subschema, dict)
-        )
-        options = [subschema for subschema in subschemas if subschema.get("type") != "null"]
+        options = [
+            option
+            for option in schema.get("anyOf", ())
+            if isinstance(option, dict) and option.get("type") != "null"
+        ]
         for candidate in (schema, *options):
             if sql_type := self._get_type_from_schema(candidate):
                 return sql_type
