@@ -13,13 +13,13 @@ from typing import Any, Final
 from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
-__all__ = ["accept_null", "accepts_null", "to_json_schema", "without_null"]
+__all__ = ["accepts_null", "add_null", "convert_keywords", "remove_null"]
 
 _NULL: Final = "null"
 _CHOICES: Final = ("oneOf", "anyOf")
 
 
-def to_json_schema(schema: JsonSchema) -> None:
+def convert_keywords(schema: JsonSchema) -> None:
     """Convert the OpenAPI keywords of a schema to JSON Schema keywords, in place.
 
     ``x-nullable`` becomes ``nullable``, which the caller must convert after the subschemas.
@@ -48,7 +48,9 @@ def _normalize_type(schema: JsonSchema) -> None:
         schema.setdefault("format", "binary")
     elif "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        named = list(dict.fromkeys(kind or _NULL for kind in kinds))  # YAML's null is not text
+        named = list(
+            dict.fromkeys(kind or _NULL for kind in kinds)
+        )  # YAML reads an unquoted null as None
         schema["type"] = named if isinstance(schema["type"], list) else named[0]
         if not named:
             del schema["type"]
@@ -118,7 +120,7 @@ def accepts_null(schema: Any) -> bool:
     return all(any(map(accepts_null, schema[keyword])) for keyword in _CHOICES if keyword in schema)
 
 
-def accept_null(schema: JsonSchema) -> None:
+def add_null(schema: JsonSchema) -> None:
     """Make a schema allow null, in place: add null to ``type``, ``enum``, ``oneOf`` and ``anyOf``.
 
     A ``const`` becomes an ``enum`` of its value and null.
@@ -135,7 +137,7 @@ def accept_null(schema: JsonSchema) -> None:
             schema[keyword] = [*schema[keyword], {"type": _NULL}]
 
 
-def without_null(schema: Any) -> Any:
+def remove_null(schema: Any) -> Any:
     """Return a copy of a schema with null removed from its ``type``; None if it has only null.
 
     A schema without null in its ``type`` is returned unchanged.

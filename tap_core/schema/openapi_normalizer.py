@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tap_core.schema.all_of import merge_schemas
 from tap_core.schema.base import SchemaPreprocessor
-from tap_core.schema.openapi_dialect import accept_null, accepts_null, to_json_schema, without_null
+from tap_core.schema.openapi_dialect import accepts_null, add_null, convert_keywords, remove_null
 from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
@@ -57,7 +57,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
             parts = result.pop("allOf")
             merged = merge_schemas([self.handle_all_of(parts), result])
             return self.normalize_schema(merged, key_properties=key_properties)
-        to_json_schema(result)
+        convert_keywords(result)
         result = self._normalize_subschemas(result, key_properties)
         if "anyOf" in result:
             result["anyOf"] = [self._normalize_subschema(choice) for choice in result["anyOf"]]
@@ -65,7 +65,7 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         if "oneOf" in result:
             result = self.handle_one_of(result)
         if result.pop("nullable", False):
-            accept_null(result)
+            add_null(result)
         return result
 
     def handle_object(
@@ -106,10 +106,10 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         """
         rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         choices = [self._normalize_subschema(choice) for choice in schema["oneOf"]]
-        real = [choice for choice in choices if without_null(choice) is not None]
+        real = [choice for choice in choices if remove_null(choice) is not None]
         if len(real) == 1 and isinstance(real[0], dict):
             if len(choices) > 1:
-                accept_null(real[0])
+                add_null(real[0])
             return merge_schemas([rest, real[0]])
         if any(map(_has_removed_keyword, schema["oneOf"])) and "anyOf" not in rest:
             return {**rest, "anyOf": choices}
@@ -187,5 +187,5 @@ def _allow_null_once(choices: list[Any]) -> list[Any]:
     """
     if sum(map(accepts_null, choices)) <= 1:
         return choices
-    real = [remaining for choice in choices if (remaining := without_null(choice)) is not None]
+    real = [remaining for choice in choices if (remaining := remove_null(choice)) is not None]
     return [*real, dict(_NULL)]
