@@ -18,7 +18,7 @@ from tap_core.config.similar_names import find_similar, suggest
 from tap_core.exceptions import ConfigurationError
 from tap_core.redaction import is_secret, property_schema
 from tap_core.redaction.config import is_showable
-from tap_core.schema.validators import find_schema_errors, validator_class
+from tap_core.schema.validators import find_schema_errors, get_validator_class
 from tap_core.types import JsonSchema
 
 __all__ = [
@@ -54,7 +54,7 @@ def validate_config(
     if is_trivially_valid(checked, schema):
         return []
     try:
-        errors = list(validator_class()(schema).iter_errors(_with_floats(checked)))
+        errors = list(get_validator_class()(schema).iter_errors(_with_floats(checked)))
     except Exception:  # jsonschema raises several kinds for an invalid schema
         for path, message in find_schema_errors(schema):
             return [f"the schema of the settings, at '{setting_path(path)}': {message}"]

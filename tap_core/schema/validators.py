@@ -29,10 +29,10 @@ __all__ = [
     "SCHEMA_SECONDS",
     "check_deadline",
     "find_schema_errors",
+    "get_validator_class",
     "has_unique_items",
     "limit_time",
     "make_safe_validator",
-    "validator_class",
 ]
 
 SCHEMA_SECONDS: Final = Limit("TAP_CORE_SCHEMA_SECONDS", 30)
@@ -49,7 +49,7 @@ _LIMITED_RE: Final = SimpleNamespace(**{**vars(re), "search": search})
 
 
 @cache
-def validator_class() -> type[Draft202012Validator]:
+def get_validator_class() -> type[Draft202012Validator]:
     """Return a validator class for JSON Schema Draft 2020-12 that is safe for untrusted schemas.
 
     Matching of a regular expression has a time limit. A reference to another document is an error.
@@ -143,7 +143,10 @@ def _digest(value: Any) -> bytes:
 
 
 def _describe_scalar(value: Any) -> str:
-    """Return a text for a JSON scalar. Equal scalars have one text, a prefix of no other text."""
+    """Return a text for a JSON scalar. Equal scalars have the same text.
+
+    The text begins with its length, so that no text is the beginning of another one.
+    """
     kind = value.__class__
     if value != value:  # noqa: PLR0124  NaN equals only itself
         text = f"nan {id(value)}"

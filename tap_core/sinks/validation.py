@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tap_core.config.validation import setting_path
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
 from tap_core.redaction.row_values import are_rows_shown, describe_value
-from tap_core.schema.validators import validator_class
+from tap_core.schema.validators import get_validator_class
 from tap_core.sinks.compiled_validator import compile_validator
 from tap_core.sinks.schema_check import is_valid_schema
 from tap_core.types import JsonSchema, Record
@@ -70,7 +70,7 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
     @cached_property
     def validator(self) -> Draft202012Validator:
         """Validator of the package jsonschema for the records' schema, created when needed."""
-        return validator_class()(self.schema, format_checker=self._get_format_checker())
+        return get_validator_class()(self.schema, format_checker=self._get_format_checker())
 
     @cached_property
     def certain_check(self) -> Callable[[Any], bool]:
@@ -128,13 +128,13 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
 
         if not self._validate_formats:
             return FormatChecker(formats=())
-        return self._format_checker or validator_class().FORMAT_CHECKER
+        return self._format_checker or get_validator_class().FORMAT_CHECKER
 
     def _check_schema(self) -> None:
         from jsonschema import SchemaError
 
         try:
-            validator_class().check_schema(self.schema)
+            get_validator_class().check_schema(self.schema)
         except SchemaError as error:
             raise InvalidJSONSchema(f"Schema Validation Error: {error}") from error
 

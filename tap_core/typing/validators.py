@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
             `tap_core.typing`, because that package uses this function too.
     """
     if name == "DEFAULT_JSONSCHEMA_VALIDATOR":
-        return safe_validators.validator_class()
+        return safe_validators.get_validator_class()
     if name.startswith("_"):  # names that Python's import system looks up
         raise AttributeError(f"tap_core.typing has no attribute {name!r}")
     known = importlib.import_module("tap_core.typing").__dict__

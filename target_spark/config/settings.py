@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from tap_core.batch.limits import FILES_SETTING, LINE_SETTING, FileLimits
 from tap_core.batch.url_schemes import SCHEMES_SETTING
 from tap_core.config.validation import is_trivially_valid
-from tap_core.schema.validators import validator_class
+from tap_core.schema.validators import get_validator_class
 from tap_core.types import JsonSchema
 from target_spark.columns import ColumnOptions, Decimal, OnSchemaChange
 from target_spark.config.options import (
@@ -522,7 +522,7 @@ def find_faults(config: Mapping[str, Any]) -> list[str]:
 
 def _fits_schema(name: str, value: Any) -> bool:
     schema = SCHEMA["properties"].get(name, {})
-    return is_trivially_valid(value, schema) or bool(validator_class()(schema).is_valid(value))
+    return is_trivially_valid(value, schema) or bool(get_validator_class()(schema).is_valid(value))
 
 
 def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:

@@ -36,7 +36,7 @@ def test_validators_are_made_in_one_place() -> None:
     """SEC11: `tap_core.schema.validators` makes all validators; they fetch no references."""
     files = [*ROOT.glob("tap_core/**/*.py"), *ROOT.glob("target_spark/**/*.py")]
     wrong = [one for file in files if file != ROOT / HOME for one in find_validator_uses(file)]
-    assert wrong == [], "use validator_class() of tap_core.schema.validators"
+    assert wrong == [], "use get_validator_class() of tap_core.schema.validators"
 
 
 def test_uses_in_the_allowed_module_are_found() -> None:

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from tap_core.config.validation import validate_config
 from tap_core.exceptions import InvalidJSONSchema, InvalidRecord, LimitExceededError
 from tap_core.limits.regex import MATCH_SECONDS, MATCH_SECONDS_TOTAL, Pattern, compile_pattern
-from tap_core.schema.validators import SCHEMA_SECONDS, has_unique_items, validator_class
+from tap_core.schema.validators import SCHEMA_SECONDS, get_validator_class, has_unique_items
 from tap_core.sinks.validation import JSONSchemaValidator
 from tests.http.server import Reply, serving
 
@@ -302,6 +302,6 @@ def test_errors_of_the_validator_class_are_those_of_jsonschema():
         "additionalProperties": False,
     }
     value = {"aa": "1", "p": "y", "z": 1}
-    ours = sorted(error.message for error in validator_class()(schema).iter_errors(value))
+    ours = sorted(error.message for error in get_validator_class()(schema).iter_errors(value))
     theirs = sorted(error.message for error in Draft202012Validator(schema).iter_errors(value))
     assert ours == theirs

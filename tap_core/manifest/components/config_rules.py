@@ -33,7 +33,7 @@ from tap_core.manifest.interfaces import (
 from tap_core.manifest.loader import Manifest
 from tap_core.manifest.nodes import MappingNode, to_plain
 from tap_core.manifest.type_hints import PlainText
-from tap_core.schema.validators import validator_class
+from tap_core.schema.validators import get_validator_class
 from tap_core.singerlib.json import UnreadableJSONError, load_json
 
 __all__ = [
@@ -140,7 +140,7 @@ class ValidateAdheresToSchema:
             except json.JSONDecodeError as error:
                 reason = error if isinstance(error, UnreadableJSONError) else "it is not JSON"
                 raise ValueError(str(reason)) from None
-        for fault in validator_class()(schema).iter_errors(value):
+        for fault in get_validator_class()(schema).iter_errors(value):
             path = "".join(f"[{key!r}]" for key in fault.absolute_path)
             where = f" at {path}" if path else ""
             wanted = json.dumps(fault.validator_value, default=str)

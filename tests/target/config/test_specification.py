@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tap_core.exceptions import ConfigValidationError
 from tap_core.protocols.fivetran.configuration_form import build_form
-from tap_core.schema.validators import validator_class
+from tap_core.schema.validators import get_validator_class
 from target_spark.config.settings import SCHEMA
 from target_spark.fivetran.configuration_form import FORM, TESTS
 from target_spark.target import TargetSpark
@@ -77,7 +77,7 @@ def is_valid(config: dict[str, Any]) -> bool:
     """Return True if the specification, in which ``spark`` is a text, accepts a configuration."""
     spark = config.get("spark")
     given = {**config, "spark": json.dumps(spark)} if isinstance(spark, dict) else config
-    return bool(validator_class()(SPECIFICATION).is_valid(given))
+    return bool(get_validator_class()(SPECIFICATION).is_valid(given))
 
 
 def is_accepted(config: dict[str, Any]) -> bool:

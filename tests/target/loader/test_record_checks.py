@@ -17,7 +17,7 @@ from tap_core.exceptions import InvalidInputLine, UndeclaredRecordError
 from tap_core.protocols.airbyte.reader import AirbyteReader as AirbyteDecoder
 from tap_core.protocols.airbyte.reader import ExpectedStream
 from tap_core.protocols.singer.reader import SingerReader as SingerDecoder
-from tap_core.schema.validators import validator_class
+from tap_core.schema.validators import get_validator_class
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions
 from target_spark.errors import UnsupportedError
@@ -142,7 +142,7 @@ LISTS = LEAVES.map(lambda items: {"type": "array", "items": items})
 def test_check_agrees_with_a_json_schema_validator(
     schema: dict[str, Any], body: dict[str, Any]
 ) -> None:
-    assert (check(body, schema) is None) == validator_class()(schema).is_valid(body)
+    assert (check(body, schema) is None) == get_validator_class()(schema).is_valid(body)
 
 
 # By the protocols
