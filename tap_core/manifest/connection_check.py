@@ -69,12 +69,13 @@ def _read_named_streams(tap: Any, check: CheckStream) -> None:
     Raises:
         ConfigurationError: A stream is unknown.
     """
-    names, templates = check.stream_names or [], check.dynamic_streams_check_configs
-    if not names and not templates:
+    names = check.stream_names or []
+    template_checks = check.dynamic_streams_check_configs
+    if not names and not template_checks:
         tap.logger.warning("The connection check names no streams: no request was made.")
-    if not templates and _read_declared(tap, names):
+    if not template_checks and _read_declared(tap, names):
         return
-    for name in [*names, *_find_template_streams(tap, templates)]:
+    for name in [*names, *_find_template_stream_names(tap, template_checks)]:
         if name not in tap.streams:
             raise ConfigurationError(
                 f"The manifest's check names an unknown stream '{name}'. Known are"
@@ -119,7 +120,7 @@ def _read_declared(tap: Any, names: Sequence[str]) -> bool:
     return True
 
 
-def _find_template_streams(
+def _find_template_stream_names(
     tap: Any, check_configs: Sequence[DynamicStreamCheckConfig]
 ) -> Iterator[str]:
     """Yield the names of the streams from stream templates that the connection check reads.

@@ -281,6 +281,7 @@ class ManifestClient:
         return response
 
     def _request_component(self, request: requests.PreparedRequest) -> requests.Response:
+        """Send a component's own request once, check the response and return it."""
         route = make_component_route(request, self.components.node, self._requires_https)
         response = self._exchange(request, lambda unsigned: unsigned, route, allow_redirects=False)
         if (redirect := make_redirect_error(response)) is not None:
@@ -334,6 +335,7 @@ class ManifestClient:
         *,
         allow_redirects: bool = True,
     ) -> requests.Response:
+        """Send a request once, with the session, timeouts and limits of the stream."""
         return send_within_limits(
             self._tap,
             self.stream.name,

@@ -52,7 +52,7 @@ def _parse_datetime(s: str) -> datetime:
     """Parse an ISO 8601 date or datetime to UTC; a year, or year and month, is also valid."""
     s = s + ""  # raises TypeError for None, UndefinedError for an undefined value
     if _SHORT_DATE.fullmatch(s):
-        s += _JANUARY_FIRST[(len(s) - 4) :]
+        s += _JANUARY_FIRST[(len(s) - 4) :]  # the part after the 4 digits of the year
     return parse_datetime(s).astimezone(timezone.utc)
 
 

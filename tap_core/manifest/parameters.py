@@ -121,7 +121,7 @@ def expand_component(
     kind, own = node.get("type") or implied, node.get(_PARAMETERS)
     parameters = _merge_parameters(own, inherited, parents_win=parents_win)
     component = _copy_node(node, path)
-    if kind == "object" or isinstance(kind, (list, dict)):
+    if kind == "object" or isinstance(kind, (list, dict)):  # a JSON Schema
         return component
     component.parameters = parameters
     if kind is None:
@@ -132,7 +132,7 @@ def expand_component(
     component.filled = node.filled.union(filled, _find_inherited_options(own, component))
     for key, value in component.items():
         if isinstance(value, (MappingNode, ListNode)):
-            below = {name: inherited for name, inherited in parameters.items() if name != key}
+            below = {name: item for name, item in parameters.items() if name != key}
             component[key] = _expand_option(component, key, below, parents_win=parents_win)
     return component
 

@@ -138,6 +138,7 @@ def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """Return a function that converts one value to the schema's type; None for no conversion."""
     declared = schema.get("type", [])
     types: list[Any] = declared if isinstance(declared, list) else [declared]
+    # As in airbyte-cdk, "null" alone is a type like any other.
     others = [type_ for type_ in types if type_ != "null" or not isinstance(declared, list)]
     if len(others) != 1:
         return None

@@ -303,6 +303,6 @@ def _convert_nested(
                 _convert_nested(value[name], inner, convert, root)
     elif is_list(value) and is_dict(schema.get("items")):
         items: Any = resolve_reference(schema["items"], root)
-        for place, item in enumerate(value):
-            value[place] = convert(item, items)
-            _convert_nested(value[place], items, convert, root)
+        for index, item in enumerate(value):
+            value[index] = convert(item, items)
+            _convert_nested(value[index], items, convert, root)

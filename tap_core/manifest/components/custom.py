@@ -133,6 +133,7 @@ class Custom:
 
     @cached_property
     def _stream_names(self) -> list[str]:
+        """List for the name of the first stream, because fields of this class are frozen."""
         return []
 
     def remember_stream(self, scope: TemplateScope) -> None:
@@ -154,6 +155,7 @@ class Custom:
 
     @cached_property
     def _extra_fields(self) -> dict[str, Any]:
+        """Constructor arguments that methods of a subclass have stored, by name."""
         return {}
 
     def _get_extra_fields(self) -> Mapping[str, Any]:

@@ -70,8 +70,9 @@ class DeclarativeStream:
 
     def __post_init__(self) -> None:
         """Raise ManifestError if the retriever splits time windows, but the cursor cannot do so."""
-        retriever = getattr(self.retriever, "simple", self.retriever)
-        validate_splitting(retriever, self.incremental_sync)
+        retriever = self.retriever
+        simple = retriever if isinstance(retriever, SimpleRetriever) else retriever.simple
+        validate_splitting(simple, self.incremental_sync)
 
     @staticmethod
     def get_restricted_names(node: Mapping[str, Any]) -> Collection[str]:

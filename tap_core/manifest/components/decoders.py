@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 _logger: Final = logging.getLogger("tap_core.manifest")
-_decode: Final = msgspec.json.Decoder(float_hook=Decimal).decode
+_decode_json: Final = msgspec.json.Decoder(float_hook=Decimal).decode
 _LOGGED_LINES: Final = 10
 """Maximum number of log messages about skipped lines of one response."""
 
@@ -233,7 +233,7 @@ class IterableDecoder(_StreamDecoder):
     def parse(self, data: IO[bytes]) -> Iterator[Any]:
         """Yield ``{"record": line}`` for each line of a byte stream."""
         for lines in self.bound(data).lines(data):
-            for line in lines.splitlines():
+            for line in lines.splitlines():  # also at a carriage return
                 yield {"record": line.decode()}
 
 
@@ -259,6 +259,7 @@ class CsvDecoder(_StreamDecoder):
 
     @property
     def _delimiter(self) -> str:
+        """The option `delimiter`; an escape sequence for a tab, for example, is replaced."""
         if self.delimiter.startswith("\\"):
             return self.delimiter.encode().decode("unicode_escape")
         return self.delimiter
@@ -377,9 +378,9 @@ class ZipfileDecoder(BoundedReader):
         Raises:
             FatalAPIError: The body is not a zip archive.
         """
-        return translate_read_errors(response, self._documents(response))
+        return translate_read_errors(response, self._parse_files(response))
 
-    def _documents(self, response: requests.Response) -> Iterator[Any]:
+    def _parse_files(self, response: requests.Response) -> Iterator[Any]:
         inner = cast(Parser, self.decoder or self.parser)
         files = iterate_files(response, self.bound())
         try:
@@ -421,9 +422,9 @@ def _read_json(body: bytes, encoding: str) -> Any:
         return []
     if encoding.lower() in {"utf-8", "utf8"}:
         try:
-            return _decode(body)
+            return _decode_json(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, InvalidOperation):
-            pass
+            pass  # load_json reads more numbers, and its error shows the position
     try:
         return load_json(body.decode(encoding))
     except ValueError as error:

@@ -89,7 +89,7 @@ class RequestBodyPlainText:
 
     value: Parameter
 
-    def content(self, scope: TemplateScope) -> _Body:
+    def render(self, scope: TemplateScope) -> _Body:
         """Return the rendered text as a request body, and False because it is not JSON.
 
         The body is UTF-8 bytes, or form fields if the text is a Python dict. For an empty text,
@@ -110,7 +110,7 @@ class RequestBodyUrlEncodedForm:
 
     value: _Fields
 
-    def content(self, scope: TemplateScope) -> _Body:
+    def render(self, scope: TemplateScope) -> _Body:
         """Return the rendered form fields as a request body, and False because it is not JSON.
 
         Fields with the value None are left out. Empty strings are left out too, unless a single
@@ -133,7 +133,7 @@ class RequestBodyJsonObject:
     def __post_init__(self) -> None:
         _check_document(self.value)
 
-    def content(self, scope: TemplateScope) -> _Body:
+    def render(self, scope: TemplateScope) -> _Body:
         """Return the rendered document as a request body, and True because it is JSON.
 
         Members with the value None or an empty string are left out at all levels, except in an
@@ -250,12 +250,12 @@ class HttpRequester:
         The paginator, the partition router and the cursor add their options later.
         """
         base = self.get_base_url(scope)
-        data, as_json = (None, None) if self._body is None else self._body.content(scope)
+        data, as_json = (None, None) if self._body is None else self._body.render(scope)
         return RequestSpec(
             url=_join_url(base, str(resolve(self.path or "", scope)).lstrip("/")),
             method=self.http_method,
-            params=self._params(scope),
-            headers=self._headers(scope),
+            params=self._render_parameters(scope),
+            headers=self._render_headers(scope),
             data=data,
             as_json=as_json,
             base=base,
@@ -273,13 +273,13 @@ class HttpRequester:
         base = str(resolve(self.url_base or "", scope))
         return base or str(resolve(self.url or "", scope))
 
-    def _params(self, scope: TemplateScope) -> dict[str, Any]:
+    def _render_parameters(self, scope: TemplateScope) -> dict[str, Any]:
         params = _evaluate_fields(self.request_parameters, scope)
         for name in find_property_parameters(params):
             params[name] = ",".join(get_properties(scope.get("stream_slice")))
         return params
 
-    def _headers(self, scope: TemplateScope) -> dict[str, str]:
+    def _render_headers(self, scope: TemplateScope) -> dict[str, str]:
         headers = _evaluate_fields(self.request_headers, scope)
         return {name: str(value) for name, value in headers.items()}
 
@@ -371,18 +371,18 @@ def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
     ``fields`` is a mapping of templates, or one template that renders as a mapping. Results that
     are None are omitted; in a mapping of templates, empty strings are omitted too.
     """
-    if not isinstance(fields, dict):
-        mapping = fields(scope) if callable(fields) else fields
-        if isinstance(mapping, str):
-            mapping = parse_literal(mapping)
-        if not isinstance(mapping, Mapping):
-            return {}
-        return {str(name): value for name, value in mapping.items() if value is not None}
-    return {
-        str(resolve(name, scope)): value
-        for name, each in fields.items()
-        if (value := resolve(each, scope)) is not None and value != ""
-    }
+    if isinstance(fields, dict):
+        return {
+            str(resolve(name, scope)): value
+            for name, each in fields.items()
+            if (value := resolve(each, scope)) is not None and value != ""
+        }
+    mapping = resolve(fields, scope)
+    if isinstance(mapping, str):
+        mapping = parse_literal(mapping)
+    if not isinstance(mapping, Mapping):
+        return {}
+    return {str(name): value for name, value in mapping.items() if value is not None}
 
 
 def _check_document(document: Any) -> None:
