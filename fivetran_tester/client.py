@@ -109,7 +109,7 @@ class Client:
 
     def _get_method(self, rpc: str) -> tuple[str, Any, Any]:
         """Return an rpc's gRPC path, the encoder of its request and the decoder of its response."""
-        response = getattr(proto_messages, proto_messages.rpcs(self._service)[rpc].response)
+        response = getattr(proto_messages, proto_messages.get_rpcs(self._service)[rpc].response)
         encode = methodcaller("SerializeToString")
         return f"/{PACKAGE}.{self._service}/{rpc}", encode, response.FromString
 

@@ -161,7 +161,7 @@ def _opened(path: str, request: Any) -> bytes:
 def serving(faulty: FaultyDestination) -> Iterator[int]:
     """Serve the destination in this process; yield its port."""
     methods = {}
-    for name, rpc in proto_messages.rpcs("DestinationConnector").items():
+    for name, rpc in proto_messages.get_rpcs("DestinationConnector").items():
         request = getattr(proto_messages, rpc.request)
         methods[name] = grpc.unary_unary_rpc_method_handler(
             faulty.calls[name], request.FromString, lambda answer: answer.SerializeToString()

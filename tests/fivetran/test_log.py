@@ -45,7 +45,7 @@ def texts(lines: list[dict[str, str]]) -> list[str]:
 def test_line_has_only_level_message_and_origin(handler, read_lines) -> None:
     """F2: the third key is spelled with a hyphen."""
     with handler.attached():
-        handler.say("INFO", "Größe: 3")
+        handler.write("INFO", "Größe: 3")
     assert read_lines() == [
         {"level": "INFO", "message": "Größe: 3", "message-origin": "sdk_connector"}
     ]
@@ -59,7 +59,7 @@ def test_any_text_is_one_line_of_json(text: str) -> None:
     handler = JsonLogHandler("sdk_destination")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", ListOutput(written))
-        handler.say("WARNING", text)
+        handler.write("WARNING", text)
     line = "".join(written)
     assert len(line.splitlines()) == 1
     assert line.encode()
@@ -99,7 +99,7 @@ def test_print_writes_to_standard_error(handler, capfd) -> None:
     """F2: standard output contains only the log."""
     with handler.attached(), handler.attached():
         print("printed by a tap")
-        handler.say("INFO", "told")
+        handler.write("INFO", "told")
     out, err = capfd.readouterr()
     assert texts([json.loads(line) for line in out.splitlines()]) == ["told"]
     assert "printed by a tap" in err
@@ -114,7 +114,7 @@ def test_closed_or_full_standard_output_does_not_stop_the_server(output: str) ->
         "from tap_core.protocols.fivetran.logging import JsonLogHandler\n"
         "j = JsonLogHandler('x')\n"
         "with j.attached():\n"
-        "    for _ in range(5): time.sleep(0.01); j.say('INFO', 'x' * 20_000)\n"
+        "    for _ in range(5): time.sleep(0.01); j.write('INFO', 'x' * 20_000)\n"
         "    print('lived', file=sys.stderr)\n"
     )
     shell = f"'{sys.executable}' -c \"{program}\" {output}"
@@ -218,7 +218,7 @@ def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, re
     def call() -> None:
         with handler.call():
             handler.add_redactor(masking("hunter2"))
-            handler.say("INFO", "with hunter2")
+            handler.write("INFO", "with hunter2")
             inside.set()
             done.wait(60)
 
@@ -232,7 +232,7 @@ def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, re
         logging.getLogger("a").warning("another thread: %s", "hunter2")
         done.set()
         thread.join()
-        handler.say("SEVERE", "and late: hunter2, other99.")
+        handler.write("SEVERE", "and late: hunter2, other99.")
     assert texts(read_lines()) == ["with ***", "another thread: ***", "and late: ***, ***"]
     assert len(handler._old_redactors) < 100, "what is hidden is not remembered for ever"
 
@@ -243,7 +243,7 @@ def test_addresses_are_scrubbed_before_truncation(read_lines) -> None:
         "sdk_connector", lambda text: text.replace("https://host/path", "(address)")
     )
     with handler.attached():
-        handler.say("INFO", "x" * 7_795 + "https://host/path")
+        handler.write("INFO", "x" * 7_795 + "https://host/path")
     (line,) = read_lines()
     assert "https" not in line["message"]
     assert line["message"].endswith("x(addr...")
@@ -255,7 +255,7 @@ def test_message_whose_scrubbing_fails_is_not_logged(read_lines) -> None:
 
     handler = JsonLogHandler("sdk_connector", scrub)
     with handler.attached():
-        handler.say("INFO", "a secret")
+        handler.write("INFO", "a secret")
     assert texts(read_lines()) == ["A text could not be cleaned for the log (ValueError)."]
 
 

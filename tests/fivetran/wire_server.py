@@ -123,7 +123,7 @@ def main():
     handler = JsonLogHandler("sdk_connector")
     service = Service("SourceConnector", handlers, explain)
     address = ListenAddress(int(sys.argv[1]), "localhost")
-    return serve(service, address, handler, lambda: handler.say("INFO", "closing"))
+    return serve(service, address, handler, lambda: handler.write("INFO", "closing"))
 
 
 if __name__ == "__main__":

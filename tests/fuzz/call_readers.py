@@ -112,7 +112,7 @@ def _encode(service: str, rpc: str, call: dict[str, Any]) -> bytes:
     if "hex" in call:
         request = bytearray.fromhex(call["hex"])
     else:
-        known = proto_messages.rpcs(service).get(rpc)
+        known = proto_messages.get_rpcs(service).get(rpc)
         kind = getattr(proto_messages, known.request if known else "TestRequest")
         parsed = json_format.ParseDict(call.get("message", {}), kind(), ignore_unknown_fields=True)
         request = bytearray(parsed.SerializeToString())

@@ -88,7 +88,7 @@ def _describe(error: BaseException) -> str:
     """
     if any(kind.__name__ == _COMPLETE_ERROR for kind in type(error).__mro__):
         return str(error)
-    message = _Message.of(error)
+    message = _Message.from_error(error)
     for explain in (_explain_permission, _explain_status):
         for each in iterate_causes(error):
             explanation = explain(each)
@@ -122,7 +122,7 @@ class _Message:
     where: str = ""
 
     @classmethod
-    def of(cls, error: BaseException) -> _Message:
+    def from_error(cls, error: BaseException) -> _Message:
         """Split the text of an error into its message, the response body and the failed stream."""
         text = _get_first_line(error) if _is_database_error(error) else _get_text(error)
         place = _FAILED_REQUEST.search(text)
@@ -182,7 +182,7 @@ def _explain_permission(error: BaseException) -> str | None:
         named = f"'{_get_file_name(error)}'" if error.filename else "a file or folder"
         return (
             f"The connector lacks the permission to use {named}:"
-            f" {error.strerror or _Message.of(error).text or 'permission denied'}."
+            f" {error.strerror or _Message.from_error(error).text or 'permission denied'}."
             " Give that right to the user it runs as, or name another place in the configuration."
         )
     if _is_database_error(error):
@@ -217,11 +217,12 @@ def _explain_status(error: BaseException) -> str | None:
     status = get_http_status(error)
     if status is None or is_token_error(error):
         return None
-    message = _Message.of(error)
+    message = _Message.from_error(error)
     name = f"HTTP {status}{_format_status_phrase(status)}"
     where = f" in {message.where}" if message.where else ""
-    is_ours = message.excerpt and status < HTTPStatus.INTERNAL_SERVER_ERROR
-    shown = f"The source says: {message.excerpt}" if is_ours else ""
+    is_client_error = status < HTTPStatus.INTERNAL_SERVER_ERROR
+    shows_excerpt = message.excerpt and is_client_error
+    shown = f"The source says: {message.excerpt}" if shows_excerpt else ""
     return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.text, shown)
 
 

@@ -238,8 +238,8 @@ class Server:
             OSError: The port cannot be used.
         """
         address, limits = listen_address.resolve(), listen_address.limits
-        grpc = _grpc()
-        handlers = {route.name: self._make_method_handler(route) for route in self._routes()}
+        grpc = _import_grpc()
+        handlers = {route.name: self._make_method_handler(route) for route in self._make_routes()}
         self._request_limit, self._receiver = limits.message, RequestReceiver(limits)
         self._server = grpc.server(
             ThreadPoolExecutor(limits.calls, "fivetran"),
@@ -269,9 +269,9 @@ class Server:
         with self._changed:
             return self._changed.wait_for(lambda: not self._calls, _FINAL_SECONDS)
 
-    def _routes(self) -> Iterator[_Route]:
+    def _make_routes(self) -> Iterator[_Route]:
         """Yield the name, the message class and the handler of each gRPC method to serve."""
-        for name, rpc in proto_messages.rpcs(self._service.name).items():
+        for name, rpc in proto_messages.get_rpcs(self._service.name).items():
             if handler := self._service.handlers.get(name):
                 yield _Route(name, rpc.streams, getattr(proto_messages, rpc.request), handler)
 
@@ -279,8 +279,10 @@ class Server:
         """Return the method handler (``grpc.RpcMethodHandler``) for the method ``route``."""
         # gRPC reads only streams of requests on demand. A single request is a stream of one.
         if route.streams:
-            return _grpc().stream_stream_rpc_method_handler(partial(self._handle_stream, route))
-        return _grpc().stream_unary_rpc_method_handler(partial(self._handle_unary, route))
+            return _import_grpc().stream_stream_rpc_method_handler(
+                partial(self._handle_stream, route)
+            )
+        return _import_grpc().stream_unary_rpc_method_handler(partial(self._handle_unary, route))
 
     @contextmanager
     def _receive_request(
@@ -302,7 +304,7 @@ class Server:
             except (DecodeError, ValueError) as error:
                 raise _UnreadableError(route.name) from error
             # The client cancelled the call or sent no request, or the request is too large.
-            except (_grpc().RpcError, MissingRequestError):
+            except (_import_grpc().RpcError, MissingRequestError):
                 call.note(
                     "its request did not arrive. A request may have at most"
                     f" {call.request_limit:,} bytes (--max-request)"
@@ -384,7 +386,7 @@ class Server:
                     yield call
                 finally:
                     call.end()
-                    self._journal.say(*_format_log_line(call))
+                    self._journal.write(*_format_log_line(call))
         finally:
             with self._changed:
                 del self._calls[call]
@@ -449,21 +451,21 @@ def serve(
             what = f"Port {address.port}" if is_port_error else f"Address {address.host}"
             reason = f"{what} cannot be listened on: {error.strerror}."
             option = "--port" if is_port_error else "--host"
-            journal.say("SEVERE", f"{reason} Choose another one with {option}.")
+            journal.write("SEVERE", f"{reason} Choose another one with {option}.")
             shutdown.close()
             return 1
-        journal.say("INFO", f"Listening on port {bound} ({address.families}).")
+        journal.write("INFO", f"Listening on port {bound} ({address.families}).")
         if not address.is_loopback:
-            journal.say("WARNING", _OPEN_PORT_WARNING.format(host=address.host, port=bound))
+            journal.write("WARNING", _OPEN_PORT_WARNING.format(host=address.host, port=bound))
         _wait_for_signal(signals)
-        journal.say("INFO", "Stopping: new calls are refused, active calls may finish.")
+        journal.write("INFO", "Stopping: new calls are refused, active calls may finish.")
         shutdown.start()
         while shutdown.is_alive():
             shutdown.join(_POLL_SECONDS)
             if not signals.empty():
                 shutdown.exit_now()
         if shutdown.is_stuck:
-            journal.say("WARNING", "A call does not end: it is abandoned.")
+            journal.write("WARNING", "A call does not end: it is abandoned.")
             os._exit(1)
         return 0
 
@@ -502,13 +504,13 @@ class _ShutdownThread(threading.Thread):
                 self._closing()
             except Exception as error:  # noqa: BLE001  the server ends in any case
                 kind = type(error).__name__
-                self._journal.say(
+                self._journal.write(
                     "WARNING", f"The cleanup after the server's stop failed ({kind})."
                 )
 
     def exit_now(self) -> None:
         """Exit with code 1, after at most five seconds for freeing the caller's resources."""
-        self._journal.say("WARNING", "Stopped at once: calls under way are cut off.")
+        self._journal.write("WARNING", "Stopped at once: calls under way are cut off.")
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()
         closing.join(_FINAL_SECONDS)
@@ -542,7 +544,7 @@ def _wait_for_signal(signals: SimpleQueue[int]) -> None:
         return
 
 
-def _grpc() -> Any:
+def _import_grpc() -> Any:
     """Import and return the module ``grpc``, with its fork handlers disabled.
 
     They are disabled because threads of the server start JVM processes.
@@ -579,7 +581,7 @@ def _close(answers: Iterable[Any]) -> None:
 
 def _abort(context: Any, status: _Status) -> NoReturn:
     """End a call with a gRPC status instead of a response. Never return."""
-    context.abort(getattr(_grpc().StatusCode, status.code), status.details)
+    context.abort(getattr(_import_grpc().StatusCode, status.code), status.details)
     raise status  # not reached: abort() raises
 
 

@@ -98,7 +98,7 @@ class JsonLogHandler:
         self._old_redactors: deque[Callable[[str], str]] = deque(maxlen=_MAX_OLD_REDACTORS)
         self._logged_warnings: _LoggedWarnings = {}
 
-    def say(self, level: Level, text: str) -> None:
+    def write(self, level: Level, text: str) -> None:
         """Write one line to the log of the server. Secrets in the text are redacted."""
         message = escape_control_characters(self.clean(text))
         content = {"level": level, "message": message, "message-origin": self._origin}
@@ -186,7 +186,7 @@ class JsonLogHandler:
         is_counted = is_retried or record.levelno >= logging.WARNING
         if is_counted and self._is_repetition(record, 1 if is_retried else _MAX_SIMILAR):
             return
-        self.say("WARNING" if is_retried else _level(record.levelno), _format_record(record))
+        self.write("WARNING" if is_retried else _get_level(record.levelno), _format_record(record))
         if record.exc_info and record.exc_info[1] and plugin_log_level(_SERVER_LOGGER) == "DEBUG":
             write_to_stderr(self.clean(format_error(record.exc_info, redact)) + "\n")
 
@@ -245,7 +245,7 @@ def _replace_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _level(number: int) -> Level:
+def _get_level(number: int) -> Level:
     if number >= logging.ERROR:
         return "SEVERE"
     return "WARNING" if number >= logging.WARNING else "INFO"

@@ -22,7 +22,7 @@ from tap_core.protocols.fivetran.proto_descriptors import (
     Rpc,
 )
 
-__all__ = ["build_file_descriptors", "rpcs"]
+__all__ = ["build_file_descriptors", "get_rpcs"]
 
 _FieldProto: Final = descriptor_pb2.FieldDescriptorProto
 _TIMESTAMP: Final = ".google.protobuf.Timestamp"
@@ -46,13 +46,13 @@ def __getattr__(name: str) -> Any:
         AttributeError: Fivetran's Partner SDK has no such message.
     """
     try:
-        described = _pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
+        described = _get_pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     return globals().setdefault(name, message_factory.GetMessageClass(described))
 
 
-def rpcs(service: str) -> Mapping[str, Rpc]:
+def get_rpcs(service: str) -> Mapping[str, Rpc]:
     """Return the methods of a gRPC service, such as "SourceConnector", by method name.
 
     Raises:
@@ -67,7 +67,7 @@ def build_file_descriptors() -> Iterator[Any]:
 
 
 @cache
-def _pool() -> Any:
+def _get_pool() -> Any:
     """Return the protobuf descriptor pool with the messages of Fivetran's Partner SDK."""
     pool: Any = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)

@@ -50,6 +50,9 @@ _ENTRY_KEY_TAG: Final = b"\x0a"
 _ENTRY_VALUE_TAG: Final = b"\x12"
 _DATA_TAG: Final = b"\x22"
 _RECORD_TAG: Final = b"\x0a"
+_SCHEMA_NAME_TAG: Final = b"\x0a"
+_TABLE_NAME_TAG: Final = b"\x12"
+_RECORD_TYPE_TAG: Final = b"\x18"
 _NULL_VALUE: Final = b"\x08\x01"
 """ValueType with the value null."""
 
@@ -152,7 +155,7 @@ class _Entry:
     has_length: bool
 
     @classmethod
-    def of(cls, column: SourceColumn) -> _Entry:
+    def from_column(cls, column: SourceColumn) -> _Entry:
         kind = column.kind.type
         has_length = kind not in {*INTEGER_BITS, DataType.BOOLEAN, DataType.DOUBLE}
         return cls(utf8(column.name), _VALUE_TAGS[kind], has_length)
@@ -245,12 +248,11 @@ class RecordEncoder(TypedRecordSerializer):
         The start has the table's name and the operation ``kind``. The function takes the total
         length of the encoded columns that follow.
         """
-        schema = (
-            b"" if table.schema is None else encode_length_delimited(b"\x0a", utf8(table.schema))
-        )
-        head = schema + encode_length_delimited(b"\x12", utf8(table.table))
-        if kind:
-            head += b"\x18" + encode_varint(kind)
+        head = encode_length_delimited(_TABLE_NAME_TAG, utf8(table.table))
+        if table.schema is not None:
+            head = encode_length_delimited(_SCHEMA_NAME_TAG, utf8(table.schema)) + head
+        if kind:  # UPSERT is 0, protobuf's default, which is not sent
+            head += _RECORD_TYPE_TAG + encode_varint(kind)
 
         def encode_start(length: int) -> bytes:
             if length > MAX_MESSAGE_BYTES:
@@ -311,7 +313,7 @@ def _get_value(column: SourceColumn, record: Record) -> Any:
 
 
 def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEncoder:
-    entry, variables = _Entry.of(column), dict[str, Any]()
+    entry, variables = _Entry.from_column(column), dict[str, Any]()
     cases = [*_generate_cases(column, entry, source, variables)]
     if not column.is_key:
         cases.append(("n#", "v is None"))
@@ -319,6 +321,7 @@ def _make_column_encoder(column: SourceColumn, source: StreamSpec) -> _ColumnEnc
     variables["c#"] = convert = _make_converter(column, entry, source)
     if not cases:
         return _ColumnEncoder(column, convert, "c#(VALUE)", variables)
+    # The first condition also assigns the value to the variable `v`.
     (expression, first), *others = cases
     cases = [(expression, f"(v := VALUE){first.removeprefix('v')}"), *others]
     chain = "".join(f"{expression} if {condition} else " for expression, condition in cases)

@@ -32,15 +32,15 @@ class TableSelection:
 
     Attributes:
         columns: Selection by column name: True for a selected column.
-        others: True if all columns that are not in ``columns`` are selected.
+        includes_others: True if all columns that are not in ``columns`` are selected.
     """
 
     columns: Mapping[str, bool] = field(default_factory=dict)
-    others: bool = True
+    includes_others: bool = True
 
     def selects(self, column: SourceColumn) -> bool:
         """Return True if a column is selected. Key columns are always selected."""
-        return column.is_key or self.columns.get(column.name, self.others)
+        return column.is_key or self.columns.get(column.name, self.includes_others)
 
     def select_columns(self, table: SourceTable) -> SourceTable:
         """Return a copy of ``table`` that has only the selected columns."""
@@ -58,11 +58,11 @@ class Selection:
     """Column selection by table; None if the table is not selected."""
     schemas: Mapping[str | None, bool] = field(default_factory=dict)
     """Selection by schema name (True or False) for tables that are not in ``tables``."""
-    others: bool = True
+    includes_others: bool = True
     """True if the tables of schemas that are not in ``schemas`` are selected."""
 
     @classmethod
-    def of(cls, request: Any) -> Selection | None:
+    def from_request(cls, request: Any) -> Selection | None:
         """Return the user's selection in an UpdateRequest message, or None if it has none."""
         kind = request.selection.WhichOneof("selection") if request.HasField("selection") else None
         if kind is None:
@@ -71,20 +71,20 @@ class Selection:
         if kind == "without_schema":
             without_schema = request.selection.without_schema
             tables.update(_parse_tables(None, without_schema.tables))
-            return cls(tables, {None: without_schema.include_new_tables}, others=False)
+            return cls(tables, {None: without_schema.include_new_tables}, includes_others=False)
         with_schema = request.selection.with_schema
         includes_new: dict[str | None, bool] = {}
         for schema in with_schema.schemas:
             includes_new[schema.schema_name] = schema.included and schema.include_new_tables
             if schema.included:
                 tables.update(_parse_tables(schema.schema_name, schema.tables))
-        return cls(tables, includes_new, others=with_schema.include_new_schemas)
+        return cls(tables, includes_new, includes_others=with_schema.include_new_schemas)
 
-    def of_table(self, table: TableId) -> TableSelection | None:
+    def find_table_selection(self, table: TableId) -> TableSelection | None:
         """Return the column selection of a table, or None if the table is not selected."""
         if table in self.tables:
             return self.tables[table]
-        return _ALL if self.schemas.get(table.schema, self.others) else None
+        return _ALL if self.schemas.get(table.schema, self.includes_others) else None
 
 
 def _parse_tables(

@@ -43,7 +43,9 @@ class _HighBitsCache(dict[int, bytes]):
 _high_bits: Final = _HighBitsCache()
 
 _SECONDS: Final = tuple(b"\x08" + low for low in LOW_BYTES_TABLE)
+"""Tag of the field ``seconds`` and the first two bytes of its varint, by the lowest 14 bits."""
 _NANOS: Final = tuple(b"\x10" + low for low in LOW_BYTES_TABLE)
+"""The same for the field ``nanos``."""
 _FIVE_BYTE_NANOS: Final = 1 << 28
 """Smallest number of nanoseconds whose varint takes five bytes."""
 

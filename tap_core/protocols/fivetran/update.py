@@ -133,7 +133,7 @@ class _UpdateJob:
 
     def _sync(self) -> None:
         state = parse_state(self.request.state_json)
-        selection = Selection.of(self.request)
+        selection = Selection.from_request(self.request)
         tap = self.make_tap()
         self.queue.check()
         tables, find_selection = _apply_selection(tap, selection)
@@ -174,10 +174,10 @@ def _apply_selection(
     if selection is None:
         tap.use_catalog(default_catalog(tap.streams.values()))
         tap.setup_mapper()
-        return build_tables(tap.streams), Selection().of_table
+        return build_tables(tap.streams), Selection().find_table_selection
     tables = discover_tables(tap)
-    tap.use_catalog(build_catalog(tap.streams, tables, selection.of_table))
-    return tables, selection.of_table
+    tap.use_catalog(build_catalog(tap.streams, tables, selection.find_table_selection))
+    return tables, selection.find_table_selection
 
 
 def _resume(tap: SyncTap, state: dict[str, Any]) -> None:

@@ -106,8 +106,8 @@ def to_double(value: Any) -> float:
 def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
     """Return a function that formats a number as text for a decimal column: 5 -> "5.00".
 
-    A float that arithmetic left beside a value of the column, such as 0.1 + 0.2, becomes that
-    value. The function raises ValueError for other numbers that exceed the precision or scale.
+    A float with a rounding error, such as 0.1 + 0.2, becomes the nearest value of the column. The
+    function raises ValueError for other numbers that exceed the precision or scale.
     """
     context = Context(prec=precision + 1, traps=[])
     step, limit = Decimal(1).scaleb(-scale), Decimal(10) ** (precision - scale)
@@ -134,7 +134,7 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
             fitted = fit_float(value)
         if fitted is None:
             raise ValueError("more digits than the column has")
-        return format(fitted or abs(fitted), "f")
+        return format(fitted or abs(fitted), "f")  # -0 becomes 0
 
     return format_number
 
