@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any
 
 from tap_core import metrics
 from tap_core.redaction import (
@@ -31,7 +31,13 @@ from tap_core.redaction import (
     redact,
     redact_line,
 )
-from tap_core.redaction.log_records import RedactingFormatter, clean_record, format_error
+from tap_core.redaction.log_records import (
+    BUILTIN_FIELDS,
+    ExcInfo,
+    RedactingFormatter,
+    clean_record,
+    format_error,
+)
 from tap_core.redaction.process_secrets import install_redaction, write_to_stderr
 
 __all__ = [
@@ -50,10 +56,6 @@ DEFAULT_LOG_LEVEL = "INFO"
 
 _LOG_CONFIG_VARIABLE = "SINGER_SDK_LOG_CONFIG"
 
-_ExcInfo: TypeAlias = (
-    tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
-)
-
 _logger = logging.getLogger(__name__)
 
 
@@ -66,10 +68,6 @@ class ConsoleFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return a log record as a line of text, followed by the lines of its traceback if any."""
         return super().format(clean_record(record))
-
-
-# Attributes of every LogRecord; all others were passed as `extra`.
-_BUILTIN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
 
 
 class StructuredFormatter(logging.Formatter):
@@ -88,7 +86,7 @@ class StructuredFormatter(logging.Formatter):
         """Return a log record as a line of JSON, without secrets."""
         record = clean_record(record)
         given = self._defaults | vars(record)
-        others = {key: value for key, value in given.items() if key not in _BUILTIN_FIELDS}
+        others = {key: value for key, value in given.items() if key not in BUILTIN_FIELDS}
         extra = clean_document(_to_json(others), redact_line)
         line: dict[str, Any] = {
             "level": record.levelname.lower(),
@@ -124,14 +122,11 @@ def _make_message_fields(record: logging.LogRecord) -> dict[str, Any]:
     point = record.args[0] if isinstance(record.args, tuple) and record.args else None
     if record.msg == "METRIC: %s" and isinstance(point, metrics.Point):
         return {"message": "METRIC", "metric_info": point.to_dict()}
-    try:
-        return {"message": record.getMessage()}
-    except (TypeError, ValueError):  # arguments that do not fit the text
-        return {"message": redact_line(str(record.msg))}
+    return {"message": record.getMessage()}
 
 
 def _describe_exception(
-    raised: _ExcInfo, outer: tuple[BaseException, ...] = ()
+    raised: ExcInfo, outer: tuple[BaseException, ...] = ()
 ) -> dict[str, Any] | None:
     """Return an exception as a dict, with its cause or context as a nested dict.
 

@@ -15,7 +15,9 @@ from typing import Any, Final, TypeAlias
 from tap_core.redaction.text import escape_control_characters
 
 __all__ = [
+    "BUILTIN_FIELDS",
     "CleanRecord",
+    "ExcInfo",
     "RedactingFormatter",
     "clean_record",
     "format_error",
@@ -24,11 +26,16 @@ __all__ = [
 
 _Redact: TypeAlias = Callable[..., str]
 """Function that removes secrets from a text: `tap_core.redaction.process_secrets.redact`."""
-_ExcInfo: TypeAlias = (
+ExcInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 )
+"""Exception of a log record, as `sys.exc_info` returns it."""
 
-_BUILTIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+BUILTIN_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+}
 """Attributes of every log record; all others were passed as ``extra``."""
 
 _PYTHON_LINES: Final = ("Traceback (", "\nThe above exception", "\nDuring handling", 'File "')
@@ -137,7 +144,7 @@ class RedactingFormatter(logging.Formatter):
 
 def _clean_extras(record: logging.LogRecord) -> None:
     """Escape control characters in the ``extra`` strings of a log record, in place."""
-    for key in vars(record).keys() - _BUILTIN:
+    for key in vars(record).keys() - BUILTIN_FIELDS:
         value = vars(record)[key]
         if isinstance(value, str):
             setattr(record, key, escape_control_characters(value))
@@ -146,11 +153,11 @@ def _clean_extras(record: logging.LogRecord) -> None:
 # Tracebacks
 
 
-def _format_exc_info(exc_info: _ExcInfo) -> str:
+def _format_exc_info(exc_info: ExcInfo) -> str:
     return format_error(exc_info, _redact)
 
 
-def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
+def format_error(error: BaseException | ExcInfo, redact: _Redact) -> str:
     """Return the traceback of an error as text with redacted secrets; each message is one line."""
     if isinstance(error, BaseException):
         error = (type(error), error, error.__traceback__)
@@ -162,9 +169,8 @@ def format_error(error: BaseException | _ExcInfo, redact: _Redact) -> str:
 def _clean_parts(trace: traceback.TracebackException, redact: _Redact) -> Iterator[str]:
     """Yield the lines of a traceback, with secrets redacted and control characters escaped."""
     for part in trace.format():
-        is_from_python = part.lstrip(" |+-").startswith(
-            _PYTHON_LINES
-        )  # the margin of exception groups
+        without_margin = part.lstrip(" |+-")  # exception groups have a margin
+        is_from_python = without_margin.startswith(_PYTHON_LINES)
         text = redact(part.removesuffix("\n"), by_name=not is_from_python)
         lines = text.split("\n") if is_from_python else [text]
         yield from map(escape_control_characters, lines)
