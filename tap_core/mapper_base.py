@@ -27,12 +27,12 @@ from tap_core.records.conform import to_json_compatible
 from tap_core.singerlib.messages import Message, RecordMessage
 from tap_core.sinks.custom_reader import run_custom_reader
 from tap_core.sinks.message_conversion import (
-    batch_message,
     decode_record,
     decode_state,
-    record_message,
-    schema_message,
-    version_message,
+    make_batch_message,
+    make_record_message,
+    make_schema_message,
+    make_version_message,
 )
 from tap_core.sinks.signal_handling import TerminationSignals
 
@@ -234,13 +234,13 @@ class InlineMapper(PluginBase, abc.ABC):
             self._process_state_message({"type": "STATE", "value": decode_state(event.state)})
         elif isinstance(event, SchemaEvent):
             counts["SCHEMA"] += 1
-            self._process_schema_message(schema_message(event))
+            self._process_schema_message(make_schema_message(event))
         elif isinstance(event, ActivateVersion):
             counts["ACTIVATE_VERSION"] += 1
-            self._process_activate_version_message(version_message(event))
+            self._process_activate_version_message(make_version_message(event))
         elif isinstance(event, BatchFiles):
             counts["BATCH"] += 1
-            self._process_batch_message(batch_message(event))
+            self._process_batch_message(make_batch_message(event))
 
     def _map_rows(self, rows: Rows, counts: Counter[str]) -> None:
         stream, version, process = rows.stream.name, rows.version, self._process_record_message
@@ -249,7 +249,7 @@ class InlineMapper(PluginBase, abc.ABC):
         for body, extracted in zip(rows.rows, times, strict=True):
             if signals:
                 return
-            process(record_message(stream, decode_record(body), extracted, version))
+            process(make_record_message(stream, decode_record(body), extracted, version))
             counts["RECORD"] += 1
 
     def _process_schema_message(self, message_dict: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from tap_core.exceptions import InvalidJSONSchema as InvalidJSONSchema
 from tap_core.exceptions import InvalidRecord, MissingKeyPropertiesError
 from tap_core.sinks.batch_files import BatchFileReader, get_batch_config
 from tap_core.sinks.datetime_parsing import date_fields, parse_datetimes_lenient
-from tap_core.sinks.message_conversion import record_message
+from tap_core.sinks.message_conversion import make_record_message
 from tap_core.sinks.sdc_metadata import (
     add_metadata,
     add_metadata_columns,
@@ -405,7 +405,7 @@ class Sink(abc.ABC):
         ``context`` is the context of the batch, the dict that is passed to the sink's methods.
         """
         if self.include_sdc_metadata_properties:
-            message = record_message(self.stream_name, record, None, None)
+            message = make_record_message(self.stream_name, record, None, None)
             self._add_sdc_metadata_to_record(record, message, context)
         else:
             self._remove_sdc_metadata_from_record(record)

@@ -23,12 +23,12 @@ from tap_core.singerlib.json import serialize_json
 from tap_core.sinks.batch_files import BatchFileReader
 from tap_core.sinks.core import Sink
 from tap_core.sinks.message_conversion import (
-    batch_message,
     decode_record,
     decode_state,
-    record_message,
-    schema_message,
-    version_message,
+    make_batch_message,
+    make_record_message,
+    make_schema_message,
+    make_version_message,
 )
 from tap_core.sinks.pipeline import RecordPipeline, compile_pipeline
 from tap_core.sinks.routing import StreamRoute, make_routes
@@ -71,10 +71,10 @@ class InputRouter:
             self._process_schema(event)
         elif isinstance(event, ActivateVersion):
             counts["ACTIVATE_VERSION"] += 1
-            target._process_activate_version_message(version_message(event))
+            target._process_activate_version_message(make_version_message(event))
         elif isinstance(event, BatchFiles):
             counts["BATCH"] += 1
-            target._process_batch_message(batch_message(event))
+            target._process_batch_message(make_batch_message(event))
 
     def _process_schema(self, event: SchemaEvent) -> None:
         name = event.stream.name
@@ -83,7 +83,7 @@ class InputRouter:
             return
         self._schema_events[name] = event
         try:
-            self._target._process_schema_message(schema_message(event))
+            self._target._process_schema_message(make_schema_message(event))
         except RecursionError:
             raise InvalidJSONSchema(
                 f"The schema of stream '{name}' is nested too deeply: let the tap flatten it."
@@ -205,7 +205,7 @@ class InputRouter:
             if signals:
                 return
             record = decode_record(body)
-            message = record_message(rows.stream.name, record, extracted, rows.version)
+            message = make_record_message(rows.stream.name, record, extracted, rows.version)
             self._target._process_record_message(message)
 
     def process_record(self, message: dict[str, Any]) -> None:
@@ -320,7 +320,7 @@ class InputRouter:
                 if target._is_stopping:
                     return
                 if is_overridden:
-                    target._process_record_message(record_message(name, record, None, version))
+                    target._process_record_message(make_record_message(name, record, None, version))
                 else:
                     size = len(serialize_json(record)) if limits_bytes else 0
                     self.deliver(routes, record, None, version, size)

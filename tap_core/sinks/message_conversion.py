@@ -17,18 +17,18 @@ from tap_core.singerlib.json import load_json
 from tap_core.types import Record
 
 __all__ = [
-    "batch_message",
     "decode_record",
     "decode_state",
-    "record_message",
-    "schema_message",
-    "version_message",
+    "make_batch_message",
+    "make_record_message",
+    "make_schema_message",
+    "make_version_message",
 ]
 
 _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
-def record_message(
+def make_record_message(
     stream: str, record: Record, extracted: str | None, version: int | None
 ) -> dict[str, Any]:
     """Return the RECORD message for a record, as a dict like in singer_sdk.
@@ -78,7 +78,7 @@ def decode_state(body: bytes) -> Any:
         raise InvalidInputLine(f"The value of a STATE message cannot be read: {reason}") from None
 
 
-def schema_message(event: SchemaEvent) -> dict[str, Any]:
+def make_schema_message(event: SchemaEvent) -> dict[str, Any]:
     """Return the SCHEMA message for an event, as a dict like in singer_sdk.
 
     Numbers with a fraction in the schema are `Decimal`.
@@ -103,7 +103,7 @@ def _with_decimals(value: Any) -> Any:
     return Decimal(repr(value)) if isinstance(value, float) else value
 
 
-def version_message(event: ActivateVersion) -> dict[str, Any]:
+def make_version_message(event: ActivateVersion) -> dict[str, Any]:
     """Return the ACTIVATE_VERSION message for an event, as a dict like in singer_sdk."""
     return {
         "type": "ACTIVATE_VERSION",
@@ -112,7 +112,7 @@ def version_message(event: ActivateVersion) -> dict[str, Any]:
     }
 
 
-def batch_message(event: BatchFiles) -> dict[str, Any]:
+def make_batch_message(event: BatchFiles) -> dict[str, Any]:
     """Return the BATCH message for an event, as a dict like in singer_sdk.
 
     It contains the encoding and the URLs of the files.

@@ -18,7 +18,7 @@ from tap_core.compat.author_overrides import is_any_overridden
 from tap_core.exceptions import InvalidRecord, LimitExceededError
 from tap_core.sinks.core import Sink
 from tap_core.sinks.datetime_parsing import date_fields, parse_datetimes, parse_datetimes_lenient
-from tap_core.sinks.message_conversion import record_message
+from tap_core.sinks.message_conversion import make_record_message
 from tap_core.sinks.sdc_metadata import METADATA_COLUMNS
 from tap_core.sinks.validation import JSONSchemaValidator
 from tap_core.types import Record
@@ -61,7 +61,7 @@ def compile_pipeline(sink: Sink) -> RecordPipeline:
     def add_record(record: Record, extracted: str | None, version: int | None) -> bool:
         context = get_context(record)
         if adds_metadata:
-            message = record_message(sink.stream_name, record, extracted, version)
+            message = make_record_message(sink.stream_name, record, extracted, version)
             sink._add_sdc_metadata_to_record(record, message, context)
         check(record)
         if preprocess is not None:
