@@ -14,7 +14,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from tap_core.io.private_files import UntrustedPathError, open_regular, owner_fault, trust_fault
+from tap_core.io.private_files import (
+    UntrustedPathError,
+    find_owner_fault,
+    find_trust_fault,
+    open_regular,
+)
 from tap_core.types import StrPath
 
 __all__ = ["MAX_BYTES", "read_dotenv"]
@@ -105,12 +110,12 @@ def _read_trusted(file: Path) -> str | None:
     if stat.S_ISDIR(status.st_mode):
         return None
     if stat.S_ISLNK(status.st_mode):  # the link decides which file is read
-        if fault := owner_fault(status):
+        if fault := find_owner_fault(status):
             raise UntrustedPathError(file, f"is a link that {fault}")
         file = Path(os.path.realpath(file))  # unlike resolve(), it accepts a loop of links
     handle, status = open_regular(file, os.O_RDONLY)
     with os.fdopen(handle, "rb") as opened:
-        if fault := trust_fault(status):
+        if fault := find_trust_fault(status):
             raise UntrustedPathError(file, fault)
         content = opened.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

@@ -22,14 +22,14 @@ __all__ = [
     "UntrustedPathError",
     "check_folder",
     "check_parents",
+    "find_owner_fault",
+    "find_trust_fault",
+    "find_write_fault",
+    "get_user_name",
     "make_parents",
     "make_private_folder",
     "open_regular",
-    "owner_fault",
-    "owner_name",
     "replace_file",
-    "trust_fault",
-    "write_fault",
 ]
 
 _ROOT = 0
@@ -76,32 +76,32 @@ def open_regular(
     return file, status
 
 
-def trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
+def find_trust_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
     """Return the reason why a file or folder must not be trusted, or "" if it may be trusted.
 
     ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
-    return owner_fault(status, owners) or write_fault(status)
+    return find_owner_fault(status, owners) or find_write_fault(status)
 
 
-def owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
+def find_owner_fault(status: os.stat_result, owners: Collection[int] = ()) -> str:
     """Return "belongs to another user …" if the owner of a file or folder is not trusted, else "".
 
     ``owners`` are ids of users that are trusted in addition to the current user and root.
     """
     if status.st_uid in {_ROOT, os.geteuid(), *owners}:
         return ""
-    return f"belongs to another user ({owner_name(status.st_uid)})"
+    return f"belongs to another user ({get_user_name(status.st_uid)})"
 
 
-def write_fault(status: os.stat_result) -> str:
+def find_write_fault(status: os.stat_result) -> str:
     """Return "may be written by …" if other users may write to a file or folder, else ""."""
     if status.st_mode & stat.S_IWOTH:
         return "may be written by every user"
     return "may be written by its group" if status.st_mode & stat.S_IWGRP else ""
 
 
-def owner_name(uid: int) -> str:
+def get_user_name(uid: int) -> str:
     """Return the name of the user with the id ``uid``, or ``user id <uid>`` if it is unknown."""
     try:
         return pwd.getpwuid(uid).pw_name
@@ -117,7 +117,7 @@ def check_folder(path: StrPath) -> None:
         OSError: The folder does not exist or cannot be reached.
     """
     status = Path(path).stat()
-    fault = trust_fault(status) if stat.S_ISDIR(status.st_mode) else "is not a folder"
+    fault = find_trust_fault(status) if stat.S_ISDIR(status.st_mode) else "is not a folder"
     if fault:
         raise UntrustedPathError(path, fault)
 
@@ -135,17 +135,17 @@ def check_parents(path: StrPath) -> None:
     for folder in dict.fromkeys((*written.parents, *real.parents)):
         status = folder.stat()
         sticky = bool(status.st_mode & stat.S_ISVTX)
-        fault = owner_fault(status) or ("" if sticky else _parent_write_fault(status))
+        fault = find_owner_fault(status) or ("" if sticky else _find_parent_write_fault(status))
         if fault:
             raise UntrustedPathError(folder, fault)
 
 
-def _parent_write_fault(status: os.stat_result) -> str:
+def _find_parent_write_fault(status: os.stat_result) -> str:
     """Return "may be written by …", for an error message, if other users may write to a folder.
 
     Return "" otherwise. A group whose only member is the current user may write to the folder.
     """
-    fault = write_fault(status)
+    fault = find_write_fault(status)
     if fault and not status.st_mode & stat.S_IWOTH and _is_own_group(status.st_gid):
         return ""
     return fault
@@ -157,7 +157,7 @@ def _is_own_group(gid: int) -> bool:
         group = grp.getgrgid(gid)
     except KeyError:
         return False
-    name = owner_name(os.geteuid())
+    name = get_user_name(os.geteuid())
     return group.gr_name == name and set(group.gr_mem) <= {name}
 
 

@@ -27,8 +27,8 @@ from urllib.parse import urlsplit
 from tap_core.io.private_files import (
     UntrustedPathError,
     check_parents,
-    owner_fault,
-    trust_fault,
+    find_owner_fault,
+    find_trust_fault,
 )
 from tap_core.redaction import (
     collect_secrets,
@@ -193,7 +193,7 @@ def _find_trust_fault(file: Path) -> str:
         check_parents(file)
     except UntrustedPathError as error:
         return f"is in the folder {error.path}, which {error.fault}"
-    return owner_fault(file.lstat()) or trust_fault(file.stat())
+    return find_owner_fault(file.lstat()) or find_trust_fault(file.stat())
 
 
 def _find_config_file() -> Path | None:

@@ -20,9 +20,9 @@ from tap_core.io.private_files import (
     UntrustedPathError,
     check_folder,
     check_parents,
+    find_trust_fault,
     make_private_folder,
     open_regular,
-    trust_fault,
 )
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import SHA256
@@ -133,7 +133,7 @@ def _check_jar(folder: Path, coordinates: str, jar: Path) -> None:
     """
     handle, status = open_regular(jar, os.O_RDONLY)
     with os.fdopen(handle, "rb") as file:
-        if fault := trust_fault(status):
+        if fault := find_trust_fault(status):
             raise UntrustedPathError(jar, fault)
         digest = sha256(file)
     if digest != SHA256[coordinates]:
@@ -166,7 +166,7 @@ def locked(folder: Path) -> Iterator[int]:
     try:
         make_private_folder(folder)
         lock, status = open_regular(folder / ".lock", os.O_RDWR | os.O_CREAT)
-        if fault := trust_fault(status):
+        if fault := find_trust_fault(status):
             os.close(lock)
             raise UntrustedPathError(folder / ".lock", fault)
     except OSError as error:

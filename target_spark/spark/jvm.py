@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.io.private_files import trust_fault
+from tap_core.io.private_files import find_trust_fault
 
 __all__ = [
     "LAUNCHER_OPTIONS",
@@ -190,7 +190,7 @@ def _is_trusted(path: Path, *more_paths: Path) -> bool:
     owners = {Path(sys.prefix).stat().st_uid}
     for checked in (path.parent, path, *more_paths):
         status = checked.lstat()
-        fault = "is a link" if stat.S_ISLNK(status.st_mode) else trust_fault(status, owners)
+        fault = "is a link" if stat.S_ISLNK(status.st_mode) else find_trust_fault(status, owners)
         if fault:
             logger.warning("%s is not used, because %s %s: remove it.", path, checked, fault)
             return False

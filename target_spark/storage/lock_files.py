@@ -17,9 +17,9 @@ from typing import NamedTuple
 from tap_core.io.private_files import (
     UntrustedPathError,
     check_parents,
+    find_owner_fault,
     make_parents,
     open_regular,
-    owner_fault,
 )
 
 __all__ = ["open_lock_file"]
@@ -45,7 +45,7 @@ class _Sharing(NamedTuple):
         """
         if status.st_gid == self.group:
             return ""
-        return owner_fault(status, {self.owner})
+        return find_owner_fault(status, {self.owner})
 
     def tighten(self, file: int, status: os.stat_result, mode: int) -> None:
         """Set an open lock file's permissions to ``mode``, and its group to the warehouse folder's.

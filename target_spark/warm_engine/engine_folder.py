@@ -25,9 +25,9 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.io.private_files import (
     UntrustedPathError,
     check_parents,
+    get_user_name,
     make_parents,
     open_regular,
-    owner_name,
     replace_file,
 )
 from target_spark.spark.jvm import cache_folder
@@ -356,11 +356,11 @@ def check_peer(connection: socket.socket) -> None:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     _process, user, _group = struct.unpack("3i", credentials)
     if user != os.geteuid():
-        raise PermissionError(f"the process at the other end belongs to {owner_name(user)}")
+        raise PermissionError(f"the process at the other end belongs to {get_user_name(user)}")
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
-        raise UntrustedPathError(path, f"belongs to another user ({owner_name(status.st_uid)})")
+        raise UntrustedPathError(path, f"belongs to another user ({get_user_name(status.st_uid)})")
     if status.st_mode & _ACCESS_OF_OTHERS:
         raise UntrustedPathError(path, f"has mode {stat.S_IMODE(status.st_mode):04o}, not 0700")
