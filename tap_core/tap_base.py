@@ -184,7 +184,7 @@ class Tap(PluginBase):
         super().append_builtin_config(config_jsonschema)
         if PluginCapabilities.BATCH in cls.capabilities:
             merge_missing_config_jsonschema(BATCH_CONFIG, config_jsonschema)
-        streams = list(sync.concurrency.stream_classes(cls))
+        streams = list(sync.concurrency.find_stream_classes(cls))
         if any(stream.state_partition_limit is not None for stream in streams):
             merge_missing_config_jsonschema(STATE_PARTITION_LIMIT_CONFIG, config_jsonschema)
         may_be_parallel = sync.concurrency.may_be_parallel

@@ -31,10 +31,10 @@ __all__ = [
     "apply_user_limit",
     "can_distribute",
     "explain_not_distributed",
+    "find_stream_classes",
     "get_child_thread_count",
     "get_thread_count",
     "may_be_parallel",
-    "stream_classes",
 ]
 
 _SDK_PACKAGES = ("tap_core", "builtins", "abc")
@@ -126,7 +126,7 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
     distributor = run.outbox.distributor
     if distributor is None or not streams or run.stop_signal is not None:
         return False
-    reasons = [_explain_family(each) or distributor.refuses(each) for each in streams]
+    reasons = [_explain_family(each) or distributor.explain_refusal(each) for each in streams]
     for stream, reason in zip(streams, reasons, strict=True):
         if reason is not None:
             stream.log("'%s' is read by one process: %s.", stream.name, reason)
@@ -144,7 +144,7 @@ def _explain_family(stream: SyncStream) -> str | None:
     return None
 
 
-def stream_classes(tap_class: type) -> Iterator[Any]:
+def find_stream_classes(tap_class: type) -> Iterator[Any]:
     """Yield the stream classes that a tap may have, without creating the tap.
 
     They are found by name in the modules that define the tap class and its base classes. Modules
@@ -153,10 +153,10 @@ def stream_classes(tap_class: type) -> Iterator[Any]:
     for kind in tap_class.__mro__:
         module = sys.modules.get(kind.__module__)
         if module is not None and module.__name__.partition(".")[0] not in _SDK_PACKAGES:
-            yield from filter(_is_stream_class, _iterate_names(module))
+            yield from filter(_is_stream_class, _iterate_values(module))
 
 
-def _iterate_names(module: ModuleType) -> Iterator[Any]:
+def _iterate_values(module: ModuleType) -> Iterator[Any]:
     package = module.__name__.partition(".")[0]
     for value in list(vars(module).values()):
         if isinstance(value, ModuleType) and value.__name__.partition(".")[0] == package:

@@ -443,7 +443,7 @@ def _read_records(
     are synced. ``bookmark`` contains the items of ``context`` that identify its bookmark.
     """
     admits = stream._context_reader.begin(context)
-    records = run.guarded(call_get_records(stream, context))
+    records = run.guard_records(call_get_records(stream, context))
     extra: Context = (bookmark or {}) if stream.add_context_to_records else {}
     if plan.post_processes or plan.syncs_children or extra or admits is not None:
         records = _process_records(stream, plan, records, context, extra, admits)

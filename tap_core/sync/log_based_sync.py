@@ -92,7 +92,7 @@ def _write_changes(
         }
         before = run.open(None)
         stack.callback(run.open, before)
-        for entry in run.guarded(log.read(starts, end)):
+        for entry in run.guard_records(log.read(starts, end)):
             if isinstance(entry, Change):
                 stream = streams[entry.stream]
                 run.open(get_plan(stream))

@@ -106,7 +106,7 @@ class OutputQueue:
         self.state_seconds: float = getattr(writer, "state_seconds", 0)
         """Seconds without a state after which one is due, if there is a caller."""
         self.has_request = False
-        """True if the timer thread requests a state or a stop; see `SyncRun.guarded`."""
+        """True if the timer thread requests a state or a stop; see `SyncRun.guard_records`."""
 
     def emit(self, event: Event) -> None:
         """Pass one event to the protocol writer; the caller must hold the lock.

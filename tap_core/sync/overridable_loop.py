@@ -44,7 +44,7 @@ from tap_core.sync.record_input import (
 )
 from tap_core.sync.replication_errors import log_sort_error
 from tap_core.sync.resend_filter import make_resend_filter
-from tap_core.sync.state_frequency import state_is_due
+from tap_core.sync.state_frequency import find_next_state, state_is_due
 
 if TYPE_CHECKING:
     from tap_core.state.bookmark_cursor import BookmarkCursor
@@ -113,7 +113,7 @@ class _PartitionSync:
         child_context = None if context is None else copy.copy(context)
         self._is_sent = make_resend_filter(stream, context)
         self._admits = stream._context_reader.begin(context)
-        results = self.run.guarded(call_get_records(stream, context))
+        results = self.run.guard_records(call_get_records(stream, context))
         with closing_records(stream, results), self._open_cursor(context) as self._cursor:
             yield from self._process_results(results, context, child_context, bookmark)
 
@@ -195,9 +195,8 @@ class _PartitionSync:
             handle_key_error(self.stream, self._cursor, error, record, position, self._done_before)
 
     def _is_state_due(self) -> bool:
-        done, frequency = self.done + 1, self.stream.STATE_MSG_FREQUENCY
-        next_state = done if done % frequency == 0 else done + 1
-        return state_is_due(self.stream, self.tally, done, next_state)
+        next_state = find_next_state(self.stream, self.done)
+        return state_is_due(self.stream, self.tally, self.done + 1, next_state)
 
 
 def write_record(stream: SyncStream, plan: Plan, record: Record) -> None:

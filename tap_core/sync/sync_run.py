@@ -206,9 +206,11 @@ class SyncRun:
             self.outbox.started_streams.add(self._source.stream.name)
             self.outbox.checkpoint_policy.record_rows(self.buffered_bytes)
             self.buffered_bytes = 0
-            version, at = self._source.version(), self._extracted_at
+            version = self._source.version()
             for stream, bodies in self._source.parts(rows):
-                self.outbox.emit(Rows(stream, bodies, extracted_at=at, version=version))
+                self.outbox.emit(
+                    Rows(stream, bodies, extracted_at=self._extracted_at, version=version)
+                )
             tally = self.tallies.get(self._source.stream.name)
             if tally is not None:
                 tally.count_written(count)
@@ -352,11 +354,11 @@ class SyncRun:
             own.child_streams = [self.get_thread_stream(child) for child in own.child_streams]
         return cast(_Stream, own)
 
-    def copies(self) -> Iterable[Any]:
+    def get_stream_copies(self) -> Iterable[Any]:
         """Return the stream copies that `get_thread_stream` has made for this thread."""
         return self._copies.values()
 
-    def guarded(self, records: Iterable[Any]) -> Iterable[Any]:
+    def guard_records(self, records: Iterable[Any]) -> Iterable[Any]:
         """Return the records as an iterable that raises an error when the sync must stop.
 
         ``records`` is the result of a stream's ``get_records``.

@@ -79,7 +79,7 @@ class WorkDistributor(Protocol):
     max_units: int
     """Maximum number of work units per call of `sync`."""
 
-    def refuses(self, stream: Any, /) -> str | None:
+    def explain_refusal(self, stream: Any, /) -> str | None:
         """Return the reason if a stream cannot be synced in other processes, or None if it can."""
 
     def sync(self, units: Sequence[WorkUnit], /, *, in_order: bool) -> WorkResults:

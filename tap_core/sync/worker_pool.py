@@ -160,7 +160,7 @@ class WorkerPool:
             self._condition.notify_all()
         self._join_threads(GRACE_SECONDS if is_interrupted else None)
         for branch in self._branches:
-            for thread_copy in branch.copies():
+            for thread_copy in branch.get_stream_copies():
                 _merge_copy(thread_copy, self.owner.get_thread_stream(thread_copy._origin))
         if error is None:
             self.check()

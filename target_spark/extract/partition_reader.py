@@ -142,7 +142,7 @@ class _ContextCollector:
         This class only collects the contexts that the tap passes to its method `sync`.
         """
 
-    def refuses(self, _stream: Any) -> str | None:
+    def explain_refusal(self, _stream: Any) -> str | None:
         return None
 
     def sync(self, parts: Sequence[WorkUnit], *, in_order: bool) -> WorkResults:  # noqa: ARG002

@@ -122,7 +122,7 @@ class SparkDistributor:
         self._addresses: list[str] = []
         """URLs of the temporary files, which `close` deletes."""
 
-    def refuses(self, stream: SyncStream) -> str | None:
+    def explain_refusal(self, stream: SyncStream) -> str | None:
         """Return the reason why the driver must read a stream; None if workers can read it.
 
         The reason is a phrase for the log, such as "--here selects it".

@@ -85,7 +85,7 @@ class Distributor:
         (schema,) = get_schemas(tap.streams["sums"])
         self.schemas = {"sums": schema}
 
-    def refuses(self, _stream: object) -> None:
+    def explain_refusal(self, _stream: object) -> None:
         """Sync all streams."""
 
     def sync(self, units: Sequence[WorkUnit], *, in_order: bool) -> WorkResults:

@@ -70,7 +70,7 @@ class Worker:
         if isinstance(event, Rows):
             self._rows.append(event)
 
-    def refuses(self, stream):
+    def explain_refusal(self, stream):
         return None
 
     def sync(self, parts, *, in_order):
