@@ -16,7 +16,7 @@ from tap_core.events import SchemaEvent, StreamId
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.airbyte.catalog import INCREMENTAL, ConfiguredCatalog, ConfiguredStream
 from tap_core.protocols.airbyte.reader import ExpectedStream
-from tap_core.protocols.airbyte.schemas import singer_schema
+from tap_core.protocols.airbyte.schemas import to_singer_schema
 from target_spark.config.options import APPENDING_FORMATS, LoadOptions, StreamOptions, WriteMode
 from target_spark.config.settings import load_options, with_defaults
 
@@ -163,7 +163,7 @@ def _build_expected_stream(stream: ConfiguredStream) -> ExpectedStream:
 
 
 def _build_schema_event(stream: ConfiguredStream, *, with_keys: bool) -> SchemaEvent:
-    schema = singer_schema(stream.json_schema)
+    schema = to_singer_schema(stream.json_schema)
     if not with_keys:
         return SchemaEvent(stream.id, schema)
     names = _build_column_names((*stream.primary_key, *filter(None, [stream.cursor])), schema)

@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core import typing as th
-from tap_core.protocols.airbyte.schemas import airbyte_schema, singer_schema
+from tap_core.protocols.airbyte.schemas import to_airbyte_schema, to_singer_schema
 
 DATE_TIME = {"type": "string", "format": "date-time"}
 
 
 def to_airbyte(definition: object) -> object:
     """Return the Airbyte schema of one property."""
-    return airbyte_schema({"properties": {"a": definition}})["properties"]["a"]
+    return to_airbyte_schema({"properties": {"a": definition}})["properties"]["a"]
 
 
 def from_airbyte(definition: object) -> object:
     """Return the Singer schema that a destination derives from one property."""
-    return singer_schema({"properties": {"a": definition}})["properties"]["a"]
+    return to_singer_schema({"properties": {"a": definition}})["properties"]["a"]
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_nested_types_have_an_airbyte_type() -> None:
 
 
 def test_schema_of_a_stream_is_an_object() -> None:
-    assert airbyte_schema({}) == {"type": "object"}
-    assert airbyte_schema({"properties": {}}) == {"type": "object", "properties": {}}
+    assert to_airbyte_schema({}) == {"type": "object"}
+    assert to_airbyte_schema({"properties": {}}) == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_references_are_resolved() -> None:
         "definitions": {"moment": DATE_TIME},
         "$defs": {"tree": {"type": "object", "properties": {"up": {"$ref": "#/$defs/tree"}}}},
     }
-    found = airbyte_schema(schema)
+    found = to_airbyte_schema(schema)
     assert found["properties"]["a"]["airbyte_type"] == "timestamp_with_timezone"
     assert "$ref" not in json.dumps(found)
     assert not {"$defs", "definitions"} & found.keys()
@@ -130,7 +130,7 @@ def test_references_are_resolved() -> None:
 @pytest.mark.parametrize("lost", ["#/nowhere", "http://localhost:1/x.json", 5, None])
 def test_unresolvable_reference_does_not_affect_other_fields(lost) -> None:
     schema = {"type": "object", "properties": {"a": {"$ref": lost}, "b": DATE_TIME, "c": True}}
-    found = airbyte_schema(schema)["properties"]
+    found = to_airbyte_schema(schema)["properties"]
     assert found["b"]["airbyte_type"] == "timestamp_with_timezone"
     assert found["a"] == {}
     assert found["c"] is True
@@ -172,7 +172,7 @@ def test_deeply_nested_schema_is_truncated() -> None:
     deep: dict = {"type": "string"}
     for _ in range(300):
         deep = {"type": "array", "items": deep}
-    assert singer_schema({"properties": {"a": deep}})["properties"]["a"]["type"] == "array"
+    assert to_singer_schema({"properties": {"a": deep}})["properties"]["a"]["type"] == "array"
 
 
 NAMES = st.sampled_from(["a", "b", "properties", "$ref", "type", ""])
@@ -214,10 +214,10 @@ def test_airbyte_schema_accepts_the_same_records(properties, record) -> None:
     """Simplified unions and truncated references never make a valid record invalid."""
     schema = {"type": "object", "properties": properties}
     before = deepcopy(schema)
-    found = airbyte_schema(schema)
+    found = to_airbyte_schema(schema)
     assert schema == before
     jsonschema.Draft7Validator.check_schema(found)
     if "$ref" not in json.dumps(properties) and jsonschema.Draft7Validator(schema).is_valid(record):
         assert jsonschema.Draft7Validator(found).is_valid(record)
-    jsonschema.Draft7Validator.check_schema(singer_schema(found))
-    assert airbyte_schema(found) == found
+    jsonschema.Draft7Validator.check_schema(to_singer_schema(found))
+    assert to_airbyte_schema(found) == found

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from tap_core.events import StreamId
 from tap_core.exceptions import CatalogFileError
 from tap_core.protocols.airbyte.json_input import JsonNode, parse
-from tap_core.protocols.airbyte.schemas import airbyte_schema
+from tap_core.protocols.airbyte.schemas import to_airbyte_schema
 from tap_core.protocols.catalog_entries import (
     add_catalog_entry,
     apply_selection,
@@ -104,7 +104,7 @@ def _build_airbyte_schema(stream: SyncStream) -> JsonSchema:
 
     Properties with the inclusion ``unsupported`` in the Singer catalog are left out.
     """
-    schema = airbyte_schema(stream.schema)
+    schema = to_airbyte_schema(stream.schema)
     if properties := get_properties(schema):
         metadata = get_catalog_entry(stream).metadata
         schema["properties"] = {
@@ -383,7 +383,7 @@ def _make_entry(
     root = entry.metadata.root
     entry.replication_method = root.forced_replication_method = replication.method
     entry.replication_key = root.replication_key = replication.key
-    _select(entry.metadata, (), airbyte_schema(stream.schema), wanted.json_schema)
+    _select(entry.metadata, (), to_airbyte_schema(stream.schema), wanted.json_schema)
     entry.schema = Schema.from_dict(_remove_unwanted(entry.schema.to_dict(), wanted.json_schema))
     return entry
 

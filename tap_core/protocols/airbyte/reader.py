@@ -197,7 +197,7 @@ class _Chunk:
             rows,
             extracted_at=times,
             version=self.expected.generation,
-            meta=[meta.get(place) for place in range(len(rows))] if meta else None,
+            meta=[meta.get(index) for index in range(len(rows))] if meta else None,
         )
 
 

@@ -35,7 +35,7 @@ from tap_core.schema.references import map_subschemas
 from tap_core.schema.type_variants import get_types
 from tap_core.types import JsonSchema
 
-__all__ = ["airbyte_schema", "singer_schema"]
+__all__ = ["to_airbyte_schema", "to_singer_schema"]
 
 _HINT: Final = "airbyte_type"
 _NULL: Final = "null"
@@ -62,7 +62,7 @@ _KEYWORDS_OF_HINTS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 _UNION_KEYWORDS: Final = ("anyOf", "oneOf")
 
 
-def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
+def to_airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     """Convert a stream's JSON Schema to an Airbyte schema, with ``airbyte_type`` hints.
 
     A union of null and one other type becomes that type, nullable. A union of several types becomes
@@ -72,7 +72,7 @@ def airbyte_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     return schema if "type" in schema else {"type": "object", **schema}
 
 
-def singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
+def to_singer_schema(json_schema: Mapping[str, Any]) -> JsonSchema:
     """Convert an Airbyte schema to JSON Schema: replace ``airbyte_type`` hints by keywords.
 
     For example, ``date-time`` is added as ``format`` for the hint ``timestamp_with_timezone``.
@@ -142,11 +142,11 @@ def _rewrite_union(schema: JsonSchema) -> JsonSchema:
     The form is ``oneOf``, or one nullable type. If neither allows exactly the values of the union,
     return the schema unchanged.
     """
-    word = next((word for word in _UNION_KEYWORDS if isinstance(schema.get(word), list)), None)
-    choices = schema[word] if word else None
+    keyword = next((name for name in _UNION_KEYWORDS if isinstance(schema.get(name), list)), None)
+    choices = schema[keyword] if keyword else None
     if not choices or not all(isinstance(choice, Mapping) for choice in choices):
         return schema
-    rest = {key: value for key, value in schema.items() if key != word}
+    rest = {key: value for key, value in schema.items() if key != keyword}
     real = [choice for choice in choices if choice.get("type") != _NULL]
     if len(real) == 1 and _can_merge(rest, real[0]):
         return {**(real[0] if len(choices) == 1 else _make_nullable(real[0])), **rest}
@@ -198,14 +198,14 @@ def _replace_hint(schema: JsonSchema) -> JsonSchema:
     if not isinstance(hint, str):
         return schema
     if hint == "big_integer":
-        words = _build_big_integer_keywords(schema)
+        keywords = _build_big_integer_keywords(schema)
     elif hint == "big_number" and schema.get("format") in DECIMAL_FORMATS:
-        words = {}
+        keywords = {}
     else:
-        words = _KEYWORDS_OF_HINTS.get(hint, {})
-    if "type" in words and _NULL in get_types(schema):
-        words = {**words, "type": [words["type"], _NULL]}
-    return {**schema, **words}
+        keywords = _KEYWORDS_OF_HINTS.get(hint, {})
+    if "type" in keywords and _NULL in get_types(schema):
+        keywords = {**keywords, "type": [keywords["type"], _NULL]}
+    return {**schema, **keywords}
 
 
 def _build_big_integer_keywords(schema: Mapping[str, Any]) -> Mapping[str, Any]:
