@@ -44,7 +44,8 @@ _SECONDS_END = 19
 """Number of characters of a date-time up to its seconds, such as ``2024-02-29T13:14:15``."""
 _MICRO_DIGITS = 6
 _LONGEST_VALUE = 1_000
-_SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
+"""Maximum number of characters of a text to parse with ``strptime``."""
+_ROUND_TRIP_SAMPLE = datetime(2024, 2, 29, 13, 14, 15, 678_000, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class DatetimeFormat:
         if isinstance(value, date):
             return datetime(value.year, value.month, value.day, tzinfo=timezone.utc)
         if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-            return self._read(_text_of_number(value, is_whole=self.text in _UNITS))
+            return self._read(_format_number(value, is_whole=self.text in _UNITS))
         raise ValueError(f"A {type(value).__name__} is not a date-time.")
 
 
@@ -103,7 +104,7 @@ def get_format(text: str) -> DatetimeFormat:
         compiled = DatetimeFormat(text, slow, partial(_write, text))
     else:
         compiled = DatetimeFormat(
-            text, _iso_reader(form, slow), partial(_write, text), is_plain=bool(form["gap"])
+            text, _make_iso_reader(form, slow), partial(_write, text), is_plain=bool(form["gap"])
         )
     _check_round_trip(compiled)
     return compiled
@@ -126,7 +127,7 @@ def _check_directives(text: str) -> None:
 def _check_round_trip(compiled: DatetimeFormat) -> None:
     """Raise ValueError if a datetime written with ``compiled`` cannot be parsed again with it."""
     try:
-        compiled.read(compiled.write(_SAMPLE))
+        compiled.read(compiled.write(_ROUND_TRIP_SAMPLE))
     except (ValueError, re.error) as error:
         raise ValueError(
             f"The date-time format {compiled.text!r} cannot read the text that it writes: {error}"
@@ -136,7 +137,7 @@ def _check_round_trip(compiled: DatetimeFormat) -> None:
 # Counts since 1970
 
 
-def _text_of_number(value: float | Decimal, *, is_whole: bool) -> str:
+def _format_number(value: float | Decimal, *, is_whole: bool) -> str:
     """Convert a number of seconds to text without an exponent; ``is_whole`` drops the fraction."""
     if isinstance(value, int):
         return str(value)
@@ -207,7 +208,9 @@ def _parse_with_strptime(text: str, value: str) -> datetime:
     return assume_utc(datetime.strptime(value, form))  # noqa: DTZ007  made aware here
 
 
-def _iso_reader(form: re.Match[str], slow: Callable[[str], datetime]) -> Callable[[str], datetime]:
+def _make_iso_reader(
+    form: re.Match[str], slow: Callable[[str], datetime]
+) -> Callable[[str], datetime]:
     """Return a fast parser for a datetime format that is a form of ISO 8601.
 
     ``form`` is the match of the pattern `_ISO` with the format string. The fast parser calls
@@ -265,10 +268,10 @@ def _read_iso(
         return slow(text)
     tail, offset = text[end:], timezone.utc
     if zone == "%z":
-        at, offset = _parse_zone(tail) or (len(tail), offset)
-        if at == len(tail):
+        offset_start, offset = _parse_zone(tail) or (len(tail), offset)
+        if offset_start == len(tail):
             return _reject_or_parse(text, slow, is_certain="+" not in tail and "-" not in tail)
-        tail = tail[:at]
+        tail = tail[:offset_start]
     elif tail.endswith(zone):
         tail = tail[: len(tail) - len(zone)]
     else:

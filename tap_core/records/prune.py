@@ -109,7 +109,7 @@ def compile_pruner(mask: SelectionMask) -> RecordPruner | None:
     tree = get_deselected_names(mask)
     if mask[()]:
         return _make_pruner(tree) if tree else None
-    return _make_strict_pruner(frozenset(_top_level_selected(mask)), _make_pruner(tree))
+    return _make_strict_pruner(frozenset(_iterate_selected_names(mask)), _make_pruner(tree))
 
 
 def get_deselected_names(mask: SelectionMask) -> DeselectedNames:
@@ -155,7 +155,7 @@ def _add_path(tree: DeselectedNames, path: tuple[str, ...]) -> None:
     tree[name] = None
 
 
-def _top_level_selected(mask: SelectionMask) -> Iterator[str]:
+def _iterate_selected_names(mask: SelectionMask) -> Iterator[str]:
     for breadcrumb, selected in mask.items():
         names = _get_names(breadcrumb)
         if selected and len(names) == 1:

@@ -224,7 +224,7 @@ def _encode(value: str) -> Iterator[str]:
     if len(value) > _LONGEST_ENCODED:
         yield value
         return
-    for plain in filter(_is_long_enough, {value, value.strip(), *_long_lines(value)}):
+    for plain in filter(_is_long_enough, {value, value.strip(), *_iterate_long_lines(value)}):
         data = plain.encode("utf-8", "surrogatepass")
         quoted = {quote(data, safe=""), quote(data), quote_plus(data)}
         quoted |= {quote(form, safe=safe) for form in quoted for safe in ("", "/")}
@@ -236,7 +236,7 @@ def _encode(value: str) -> Iterator[str]:
             yield from (plain.lower(), plain.upper())
         if len(data.hex()) >= _SHORTEST_HEX:
             yield from (data.hex(), data.hex().upper())
-        yield from _base64_forms(data)
+        yield from _iterate_base64_forms(data)
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -262,7 +262,7 @@ def _to_lower_case(match: re.Match[str]) -> str:
     return match[0].lower()
 
 
-def _long_lines(value: str) -> Iterator[str]:
+def _iterate_long_lines(value: str) -> Iterator[str]:
     """Yield the long lines of a multi-line secret, such as the Base64 lines of a PEM key."""
     lines = value.splitlines()
     if len(lines) > 1:
@@ -273,7 +273,7 @@ def _long_lines(value: str) -> Iterator[str]:
         )
 
 
-def _base64_forms(data: bytes) -> Iterator[str]:
+def _iterate_base64_forms(data: bytes) -> Iterator[str]:
     """Yield the forms that secret bytes can have within a longer Base64 text.
 
     Base64 encodes groups of three bytes, so there is one form for each of three offsets.
@@ -395,13 +395,15 @@ def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, in
         is_quoted = opening is not None or '"' in name["sign"]
         if not is_hidden(name, is_quoted=is_quoted):
             continue
-        start, end = _value_span(text, name, opening)
+        start, end = _find_value_span(text, name, opening)
         if end > start:
             yield start, end
             position = end
 
 
-def _value_span(text: str, name: re.Match[str], opening: re.Match[str] | None) -> tuple[int, int]:
+def _find_value_span(
+    text: str, name: re.Match[str], opening: re.Match[str] | None
+) -> tuple[int, int]:
     """Return the start and end position of the value after a matched name.
 
     ``opening`` is the match of the value's opening quote, or None for an unquoted value.

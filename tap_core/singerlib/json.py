@@ -141,7 +141,7 @@ def serialize_json(obj: object, **kwargs: Any) -> str:
     """
     if not kwargs:
         try:
-            return json.dumps(obj, separators=(",", ":"), allow_nan=False, default=_plain_text)
+            return json.dumps(obj, separators=(",", ":"), allow_nan=False, default=_to_text)
         except (TypeError, ValueError, RecursionError):  # decimals, NaN, odd keys, deep values
             pass
     return _BEYOND_ASCII.sub(_escape, _write(obj, as_text, **kwargs))
@@ -243,7 +243,7 @@ def as_text(value: Any) -> str:
     return value.isoformat(sep="T") if isinstance(value, datetime) else str(value)
 
 
-def _plain_text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     """Return the text for a value that the json module cannot write, such as a datetime.
 
     Raises:

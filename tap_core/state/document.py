@@ -46,7 +46,7 @@ class StateDocument:
         self._is_shared = False
         """True if the cache is disabled for the document, a stream or a partition."""
         self._all_shared = False
-        self._touched = 0
+        self._changes = 0
         self.last_text: bytes | None = None
         """JSON text of the state that was written last, by the sync or by the tap's code."""
         self.runs: int = 0
@@ -94,7 +94,7 @@ class StateDocument:
             index = encoded.index(add=True)
             count = len(index.entries)
             entry = index.find_or_add(partition_context)
-            self._touched += len(index.entries) - count
+            self._changes += len(index.entries) - count
             return entry
 
     def has_partition(self, stream_id: str, partition_context: Context) -> bool:
@@ -137,7 +137,7 @@ class StateDocument:
         the change is complete.
         """
         with self.lock:
-            self._touched += 1
+            self._changes += 1
             return self._get_encoded(stream_id).change(partition_context)
 
     def touch(self, stream_id: str, partition_context: Context | None = None) -> None:
@@ -146,7 +146,7 @@ class StateDocument:
         It is the dict of the partition ``partition_context`` or, if that is None, of the stream.
         """
         with self.lock:
-            self._touched += 1
+            self._changes += 1
             self._get_encoded(stream_id).touch(partition_context)
 
     def share(self, stream_id: str | None = None, partition_context: Context | None = None) -> None:
@@ -172,7 +172,7 @@ class StateDocument:
             self._is_shared = False
             self._all_shared = False
             self._streams = {}
-            self._touched += 1
+            self._changes += 1
 
     def refresh(self) -> None:
         """Discard the cached JSON text and the index of every stream.
@@ -180,7 +180,7 @@ class StateDocument:
         Call this if any part of the state may have changed.
         """
         with self.lock:
-            self._touched += 1
+            self._changes += 1
             for encoded in self._streams.values():
                 encoded.refresh()
 
@@ -189,7 +189,7 @@ class StateDocument:
     @property
     def size_estimate(self) -> int:
         """Estimated size of the next JSON text in bytes: the last size plus 100 per change."""
-        return len(self.last_text or b"") + self._touched * _BYTES_PER_CHANGE
+        return len(self.last_text or b"") + self._changes * _BYTES_PER_CHANGE
 
     def encode(self) -> bytes:
         """Return the whole state document as JSON on one line, without a line end."""
@@ -199,10 +199,10 @@ class StateDocument:
     def encode_if_changed(self) -> bytes | None:
         """Return the state as one line of JSON, or None if it equals the state written last."""
         with self.lock:
-            if self.last_text is not None and not self._touched and not self._is_shared:
+            if self.last_text is not None and not self._changes and not self._is_shared:
                 return None
             line = self.encode()
-            self._touched = 0
+            self._changes = 0
             if line == self.last_text:
                 return None
             self.last_text = line
@@ -212,7 +212,7 @@ class StateDocument:
         """Store a state that the tap's code wrote, so that an equal one is not written again."""
         with self.lock:
             self.last_text = line
-            self._touched += 1
+            self._changes += 1
 
     def _encode_parts(self) -> list[bytes]:
         """Return the JSON text of the document in parts."""
@@ -250,7 +250,7 @@ class StateDocument:
         state = bookmarks.get(stream_id)
         if state is None:
             state = bookmarks[stream_id] = {}
-            self._touched += 1
+            self._changes += 1
         encoded = self._streams.get(stream_id)
         if encoded is None or encoded.state is not state:
             shared = encoded is not None and encoded.is_shared

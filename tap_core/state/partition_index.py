@@ -36,7 +36,7 @@ def freeze_context(context: Context) -> Hashable:
     if _PLAIN.issuperset(map(type, context.values())):
         return frozenset(context.items())
     try:
-        return frozenset((key, _frozen(value)) for key, value in context.items())
+        return frozenset((key, _freeze_value(value)) for key, value in context.items())
     except RecursionError:
         raise StateFileError("The context of a partition is nested too deeply.") from None
 
@@ -183,35 +183,35 @@ def _get_context(entry: Any) -> Context | None:
     return context if isinstance(context, Mapping) else None
 
 
-def _frozen(value: Any) -> Hashable:
+def _freeze_value(value: Any) -> Hashable:
     if type(value) in _PLAIN:
         hashable: Hashable = value
         return hashable
     if isinstance(value, Mapping):
         return freeze_context(value)
     if isinstance(value, (list, tuple)):
-        return tuple(_frozen(item) for item in value)
-    return _as_read_back(value)
+        return tuple(_freeze_value(item) for item in value)
+    return _convert_as_json(value)
 
 
-def _as_read_back(value: Any) -> Hashable:
+def _convert_as_json(value: Any) -> Hashable:
     """Convert a value to the value that it becomes when written as JSON and read again.
 
     For example, a `datetime.date` becomes its ISO 8601 text.
     """
-    for kind, read_back in _READ_BACK:
+    for kind, convert in _JSON_CONVERSIONS:
         if isinstance(value, kind):
-            return read_back(value)
+            return convert(value)
     return str(value) if not isinstance(value, (str, int, float)) else value
 
 
-def _number(value: Decimal) -> Hashable:
+def _convert_decimal(value: Decimal) -> Hashable:
     nearest = float(value)
     return nearest if Decimal(repr(nearest)) == value else value
 
 
-_READ_BACK: tuple[tuple[type, Callable[[Any], Hashable]], ...] = (
-    (Decimal, _number),
+_JSON_CONVERSIONS: tuple[tuple[type, Callable[[Any], Hashable]], ...] = (
+    (Decimal, _convert_decimal),
     (dt.datetime, dt.datetime.isoformat),
     (dt.date, str),
 )
