@@ -119,7 +119,7 @@ class TextFormatter(AboutFormatter, format_name="text"):
                 f"  - Name: {setting}",
                 f"    Type: {schema.get('type')}",
                 f"    Environment Variable: {env_var_name(about_info.env_var_prefix, setting)}",
-                *_text_details(schema, is_required=setting in required),
+                *_format_details(schema, is_required=setting in required),
             ]
         return _escape_lines("\n".join(lines) + "\n")
 
@@ -129,7 +129,7 @@ def _escape_lines(text: str) -> str:
     return "\n".join(map(escape_control_characters, text.split("\n")))
 
 
-def _text_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
+def _format_details(schema: JsonSchema, *, is_required: bool) -> Iterator[str]:
     """Yield the text lines about a setting: whether it is required, its default and description.
 
     A line without a value is left out.
@@ -195,13 +195,13 @@ def _format_rows(schema: JsonSchema, parent: str = "") -> Iterator[str]:
     required = schema.get("required", ())
     for name, setting in schema.get("properties", {}).items():
         path = f"{parent}.{name}" if parent else name
-        description = _cell(setting.get("description", ""))
-        default = _cell(str(setting.get("default", "None")))
+        description = _escape_cell(setting.get("description", ""))
+        default = _escape_cell(str(setting.get("default", "None")))
         yield f"| {path} | {name in required} | {default} | {description} |"
         yield from _format_rows(setting, path)
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", "<BR/>")
 
 
@@ -233,7 +233,7 @@ def define_meltano_plugin(info: AboutInfo) -> dict[str, Any]:
         "name": info.name,
         "namespace": info.name.replace("-", "_"),
         "variant": "default",
-        "label": _label(info),
+        "label": _make_label(info),
         "description": " ".join((info.description or "").strip().partition("\n\n")[0].split()),
         "docs": info.documentation_url,
         "pip_url": info.requirement,
@@ -266,7 +266,7 @@ class AirbyteFormatter(AboutFormatter, format_name="airbyte"):
         is_target = _find_plugin_type(about_info) == "target"
         connector = f"{'destination' if is_target else 'source'}-{_strip_plugin_type(about_info)}"
         data = {
-            "name": _label(about_info),
+            "name": _make_label(about_info),
             "connectorType": connector.partition("-")[0],
             "connectorSubtype": "database" if is_target else "api",
             "definitionId": str(uuid5(NAMESPACE_URL, about_info.name)),
@@ -302,7 +302,7 @@ def _strip_plugin_type(info: AboutInfo) -> str:
     return info.name.removeprefix(f"{_find_plugin_type(info)}-")
 
 
-def _label(info: AboutInfo) -> str:
+def _make_label(info: AboutInfo) -> str:
     from tap_core.config.titles import make_title
 
     return make_title(_strip_plugin_type(info))
@@ -372,7 +372,7 @@ def documentation_url(package_metadata: Any) -> str | None:
     Without one, return the URL of the home page or the source code, or None.
     """
     wanted = ("documentation", "docs", "homepage", "repository", "source")
-    return _project_url(package_metadata, wanted) or package_metadata.get("Home-page")
+    return _find_project_url(package_metadata, wanted) or package_metadata.get("Home-page")
 
 
 def changelog_url(package_metadata: Any) -> str | None:
@@ -382,10 +382,10 @@ def changelog_url(package_metadata: Any) -> str | None:
     such as ``changelog``.
     """
     wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
-    return _project_url(package_metadata, wanted)
+    return _find_project_url(package_metadata, wanted)
 
 
-def _project_url(package_metadata: Any, wanted: Iterable[str]) -> str | None:
+def _find_project_url(package_metadata: Any, wanted: Iterable[str]) -> str | None:
     labels = [entry.partition(",") for entry in package_metadata.get_all("Project-URL") or []]
     known = {label.strip().lower(): url.strip() for label, _, url in labels}
     return next(filter(None, map(known.get, wanted)), None)

@@ -85,10 +85,10 @@ class DeprecatedEnumMeta(EnumMeta):
         return _warn_if_deprecated(super().__call__(*args, **kwargs))
 
 
-def _warn_if_deprecated(found: Any) -> Any:
-    if isinstance(found, DeprecatedEnum) and found.deprecation_message:
-        found.emit_warning()
-    return found
+def _warn_if_deprecated(member: Any) -> Any:
+    if isinstance(member, DeprecatedEnum) and member.deprecation_message:
+        member.emit_warning()
+    return member
 
 
 class CapabilitiesEnum(DeprecatedEnum, metaclass=DeprecatedEnumMeta):
@@ -179,6 +179,7 @@ class TargetLoadMethods(str, Enum):
 
 
 def _settings(**properties: JsonSchema) -> JsonSchema:
+    """Return the JSON Schema of a config with these settings: the schema of each, by name."""
     return {"type": "object", "properties": properties, "$schema": _DIALECT}
 
 

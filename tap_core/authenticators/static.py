@@ -74,7 +74,7 @@ class APIKeyAuthenticator(APIAuthenticatorBase):
         cls, stream: Any, key: str, value: str, location: Literal["header", "params"]
     ) -> Self:
         """Return an authenticator that sends an API key (deprecated: use the constructor)."""
-        _deprecated_for_stream(cls)
+        _warn_deprecated(cls)
         return cls(stream=stream, key=key, value=value, location=location)
 
 
@@ -95,7 +95,7 @@ class BearerTokenAuthenticator(APIAuthenticatorBase):
     @classmethod
     def create_for_stream(cls, stream: Any, token: str) -> Self:
         """Return an authenticator that sends a bearer token (deprecated: use the constructor)."""
-        _deprecated_for_stream(cls)
+        _warn_deprecated(cls)
         return cls(stream=stream, token=token)
 
 
@@ -118,10 +118,10 @@ class BasicAuthenticator(APIAuthenticatorBase):
     @classmethod
     def create_for_stream(cls, stream: Any, username: str, password: str) -> Self:
         """Return an authenticator for HTTP Basic credentials (deprecated: use the constructor)."""
-        _deprecated_for_stream(cls)
+        _warn_deprecated(cls)
         return cls(stream=stream, username=username, password=password)
 
 
-def _deprecated_for_stream(kind: type[APIAuthenticatorBase]) -> None:
+def _warn_deprecated(kind: type[APIAuthenticatorBase]) -> None:
     """Emit the warning that the method ``create_for_stream`` of an authenticator is deprecated."""
     deprecated("The `create_for_stream` method", f"{kind.__name__}(…)", calls=2)

@@ -55,7 +55,7 @@ _DIGITS: Final = re.compile(r"\d+")
 _PERCENT: Final = re.compile(r"%(\([^()]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
 """Regular expression for a placeholder of ``%``; groups: key, width and precision."""
 _TEXTS: Final = (str, bytes, bytearray)
-_HOLDERS: Final = (dict, list, tuple, set, frozenset)
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset)
 
 
 def weight(value: Any, most: int) -> int:
@@ -70,7 +70,7 @@ def weight(value: Any, most: int) -> int:
 def _weight(value: Any, most: int, sizes: dict[int, int]) -> int:
     if isinstance(value, _TEXTS):
         return len(value)
-    if not isinstance(value, _HOLDERS):
+    if not isinstance(value, _CONTAINERS):
         return 1
     if id(value) not in sizes:
         sizes[id(value)] = total = 1  # also ends the recursion for a value that contains itself

@@ -25,14 +25,15 @@ _MOST: Final = 100_000
 _BOUNDS: Final = Bounds(_MOST)
 
 _PROXIES: Final = ("optional", "unique")
-_SAMPLED: Final = ("date", "pyint", "random_int", "unix_time")
+_UNSIZED: Final = ("date", "pyint", "random_int", "unix_time")
 """Name prefixes of Faker functions whose number arguments are values or days, not sizes."""
-_SAMPLED_ARGUMENTS: Final = frozenset({"max_value", "min_value", "step"})
+_UNSIZED_ARGUMENTS: Final = frozenset({"max_value", "min_value", "step"})
+"""Names of number arguments that are values, not sizes, in all Faker functions."""
 _NESTED: Final = frozenset({"fixed_width", "image", "json", "json_bytes"})
 """Faker functions with sizes inside lists and objects in their arguments."""
 
 _NUMBERS: Final[Any] = (int, float, Decimal)
-_HOLDERS: Final = (dict, list, tuple, set, frozenset)
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset)
 _PLAIN: Final = (str, bytes, int, float, Decimal, dt.date, dt.time, dt.timedelta, type(None))
 _TYPES: Final = (str, float, bool, list, tuple, dict, set)
 """Python types that expressions may pass to Faker functions as arguments."""
@@ -111,9 +112,9 @@ def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     for value in _iterate_values([*args, *kwargs.values()]):
         if not isinstance(value, _PLAIN) and value not in _TYPES:
             raise NotAllowedError(f"{type(value).__name__} is no argument for Faker's '{name}'")
-    if name.startswith(_SAMPLED):
+    if name.startswith(_UNSIZED):
         return
-    asked: Any = [*args, *(kwargs[key] for key in kwargs if key not in _SAMPLED_ARGUMENTS)]
+    asked: Any = [*args, *(kwargs[key] for key in kwargs if key not in _UNSIZED_ARGUMENTS)]
     sizes: Iterable[Any] = _iterate_values(asked) if name in _NESTED else asked
     for size in sizes:
         if isinstance(size, _NUMBERS):
@@ -122,7 +123,7 @@ def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def _iterate_values(value: Any) -> Iterator[Any]:
     """Yield the values in nested lists and dicts, including the keys of the dicts."""
-    if not isinstance(value, _HOLDERS):
+    if not isinstance(value, _CONTAINERS):
         yield value
         return
     inner = (part for pair in value.items() for part in pair) if isinstance(value, dict) else value

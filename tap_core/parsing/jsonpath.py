@@ -162,7 +162,7 @@ def _compile_simple(expression: str) -> _Path | None:
     steps = _parse_steps(expression)
     if steps is None:
         return None
-    is_bare = len(steps) == 1 and not expression.startswith("$")  # `[*]` alone ends no path
+    is_bare = len(steps) == 1 and not expression.startswith("$")  # no path before `[*]`
     of_arrays = expression.endswith(_ELEMENTS) and not is_bare
     return _Path(_compile_steps(steps[:-1] if of_arrays else steps), of_arrays)
 

@@ -115,6 +115,7 @@ def _hide_variables() -> None:
         for name in names
         for pair in os.environ.get(name, "").split(",")
     ]
+    # Of a value such as "Bearer abc", the part after the scheme is hidden, too.
     words = [word for value in values for word in (value, value.rpartition(" ")[2]) if word]
     register_secrets(start_exporters, Secrets.from_values(words))
 
