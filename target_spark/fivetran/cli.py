@@ -24,12 +24,12 @@ def destination_command(name: str, plugin: type[CommandTarget]) -> CliCommand:
 
     def serve_at(address: ListenAddress) -> int:
         from tap_core.protocols.fivetran.grpc_server import serve
-        from tap_core.protocols.fivetran.logging import JsonLogHandler
+        from tap_core.protocols.fivetran.logging import ServerLog
         from target_spark.fivetran.allowed_settings import CallRules
         from target_spark.fivetran.destination_service import make_service
         from target_spark.fivetran.shared_spark import SharedSpark
 
-        journal, spark = JsonLogHandler("sdk_destination"), SharedSpark()
+        journal, spark = ServerLog("sdk_destination"), SharedSpark()
         # Read before any call, so that variables that a call sets have no effect on the rules.
         rules = CallRules.of(name, os.environ)
         return serve(make_service(plugin, spark, journal, rules), address, journal, spark.close)

@@ -36,7 +36,7 @@ from target_spark.fivetran.table_schema import FivetranSchema, parse_columns
 from target_spark.tables.identifiers import RESERVED
 
 if TYPE_CHECKING:
-    from tap_core.protocols.fivetran.logging import JsonLogHandler
+    from tap_core.protocols.fivetran.logging import ServerLog
     from target_spark.fivetran.tables import TableService
     from target_spark.loader.load_session import CommandTarget
 
@@ -48,7 +48,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def make_service(
     plugin: type[CommandTarget],
     shared_spark: SharedSpark,
-    journal: JsonLogHandler,
+    journal: ServerLog,
     rules: CallRules,
 ) -> Service:
     """Return the gRPC service of a Fivetran destination, with a handler for each method.
@@ -94,7 +94,7 @@ class _Calls:
 
     plugin: type[CommandTarget]
     shared_spark: SharedSpark
-    journal: JsonLogHandler
+    journal: ServerLog
     rules: CallRules
 
     def test(self, request: Any, call: RpcCall) -> Any:

@@ -14,7 +14,7 @@ from tap_core import Tap
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.connector_service import make_connector_service
 from tap_core.protocols.fivetran.enums import RecordType
-from tap_core.protocols.fivetran.logging import JsonLogHandler
+from tap_core.protocols.fivetran.logging import ServerLog
 
 __all__ = ["Caller", "Connector", "plain", "selected", "states", "tables"]
 
@@ -44,7 +44,7 @@ class Connector:
     """A tap as a connector, called in this process."""
 
     def __init__(self, tap_class: type[Tap], **settings: Any) -> None:
-        self.service = make_connector_service(tap_class, JsonLogHandler("sdk_connector"))
+        self.service = make_connector_service(tap_class, ServerLog("sdk_connector"))
         self.configuration = {
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in settings.items()

@@ -19,7 +19,7 @@ from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.enums import DataType
 from tap_core.protocols.fivetran.grpc_server import RpcCall, Server
 from tap_core.protocols.fivetran.listen_address import ListenAddress
-from tap_core.protocols.fivetran.logging import JsonLogHandler
+from tap_core.protocols.fivetran.logging import ServerLog
 from target_spark.cli import doctor
 from target_spark.config.options import LoadOptions
 from target_spark.errors import StorageError, TableError, TargetSparkError, UnsupportedError
@@ -115,7 +115,7 @@ def test_failed_connection_test_explains_a_missing_permission_once(
 ) -> None:
     failed = doctor.Check("storage", "failed", "a table could not be written: Access Denied")
     monkeypatch.setattr(doctor, "preflight_checks", lambda _config: iter([failed]))
-    journal = JsonLogHandler("sdk_destination")
+    journal = ServerLog("sdk_destination")
     rules = CallRules.of("target-spark", {})
     service = make_service(TargetSpark, SharedSpark(), journal, rules)
     configuration = {"path": str(tmp_path), "format": "delta"}
@@ -128,7 +128,7 @@ def test_failed_connection_test_explains_a_missing_permission_once(
 
 
 def test_format_without_upserts_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    journal, rules = JsonLogHandler("sdk_destination"), CallRules.of("target-spark", {})
+    journal, rules = ServerLog("sdk_destination"), CallRules.of("target-spark", {})
     service = make_service(TargetSpark, SharedSpark(), journal, rules)
     configuration = {"path": str(tmp_path), "format": "parquet"}
     request = proto_messages.DescribeTableRequest(configuration=configuration, table_name="t")
@@ -233,7 +233,7 @@ def test_call_whose_client_has_left_while_it_waited_for_the_table_has_no_effect(
     tmp_path: Path,
 ) -> None:
     """F43: such a call was repeated; later it would undo what newer calls have written."""
-    sparks, journal = WatchedSpark(), JsonLogHandler("sdk_destination")
+    sparks, journal = WatchedSpark(), ServerLog("sdk_destination")
     service = make_service(TargetSpark, sparks, journal, CallRules.of("target-spark", {}))
     server = Server(service, journal)
     port = server.start(ListenAddress(0, "127.0.0.1"))

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tap_core.http.retry import retry_logger
-from tap_core.protocols.fivetran.logging import JsonLogHandler, truncate_text
+from tap_core.protocols.fivetran.logging import ServerLog, truncate_text
 from tap_core.redaction import escape_control_characters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,8 +25,8 @@ PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 @pytest.fixture
-def handler() -> JsonLogHandler:
-    return JsonLogHandler("sdk_connector")
+def handler() -> ServerLog:
+    return ServerLog("sdk_connector")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_line_has_only_level_message_and_origin(handler, read_lines) -> None:
 def test_any_text_is_one_line_of_json(text: str) -> None:
     """F2: also text with line separators, control characters and lone surrogates."""
     written: list[str] = []
-    handler = JsonLogHandler("sdk_destination")
+    handler = ServerLog("sdk_destination")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", ListOutput(written))
         handler.write("WARNING", text)
@@ -111,8 +111,8 @@ def test_print_writes_to_standard_error(handler, capfd) -> None:
 def test_closed_or_full_standard_output_does_not_stop_the_server(output: str) -> None:
     program = (
         "import sys, time\n"
-        "from tap_core.protocols.fivetran.logging import JsonLogHandler\n"
-        "j = JsonLogHandler('x')\n"
+        "from tap_core.protocols.fivetran.logging import ServerLog\n"
+        "j = ServerLog('x')\n"
         "with j.attached():\n"
         "    for _ in range(5): time.sleep(0.01); j.write('INFO', 'x' * 20_000)\n"
         "    print('lived', file=sys.stderr)\n"
@@ -239,7 +239,7 @@ def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, re
 
 def test_addresses_are_scrubbed_before_truncation(read_lines) -> None:
     """F3: not even part of an address is left at the end of a long message."""
-    handler = JsonLogHandler(
+    handler = ServerLog(
         "sdk_connector", lambda text: text.replace("https://host/path", "(address)")
     )
     with handler.attached():
@@ -253,7 +253,7 @@ def test_message_whose_scrubbing_fails_is_not_logged(read_lines) -> None:
     def scrub(text: str) -> str:
         raise ValueError(text)
 
-    handler = JsonLogHandler("sdk_connector", scrub)
+    handler = ServerLog("sdk_connector", scrub)
     with handler.attached():
         handler.write("INFO", "a secret")
     assert texts(read_lines()) == ["A text could not be cleaned for the log (ValueError)."]

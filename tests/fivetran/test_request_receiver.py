@@ -16,7 +16,7 @@ from tap_core.protocols.fivetran import proto_messages, request_limits
 from tap_core.protocols.fivetran.connector_service import make_connector_service
 from tap_core.protocols.fivetran.grpc_server import Handler, Server, Service
 from tap_core.protocols.fivetran.listen_address import ListenAddress
-from tap_core.protocols.fivetran.logging import JsonLogHandler
+from tap_core.protocols.fivetran.logging import ServerLog
 from tap_core.protocols.fivetran.request_limits import (
     RequestLimits,
     RequestReceiver,
@@ -253,7 +253,7 @@ def test_calls_beyond_the_limit_are_refused() -> None:
         assert go_on.wait(PATIENCE)
         return proto_messages.TestResponse(success=True)
 
-    server = Server(Service("SourceConnector", {"Test": Handler(wait)}, str), JsonLogHandler("x"))
+    server = Server(Service("SourceConnector", {"Test": Handler(wait)}, str), ServerLog("x"))
     port = server.start(ListenAddress(0, "127.0.0.1", RequestLimits(calls=3)))
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -299,7 +299,7 @@ def test_cancelled_update_counts_against_the_limits_until_its_sync_has_stopped(
         def discover_streams(self) -> list[Stream]:
             return [Slow(self)]
 
-    journal = JsonLogHandler("x")
+    journal = ServerLog("x")
     server = Server(make_connector_service(TapSlow, journal), journal)
     port = server.start(ListenAddress(0, "127.0.0.1", limits))
     try:

@@ -16,7 +16,7 @@ import pytest
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.grpc_server import Handler, Server, Service
 from tap_core.protocols.fivetran.listen_address import ListenAddress
-from tap_core.protocols.fivetran.logging import JsonLogHandler
+from tap_core.protocols.fivetran.logging import ServerLog
 from tests.fivetran.server_process import PATIENCE, Running, running
 from tests.peers import PEERS, missing_reason, peer_python
 
@@ -294,7 +294,7 @@ def test_call_longer_than_the_grace_period_is_cancelled_and_notified() -> None:
         return proto_messages.TestResponse(success=True)
 
     service = Service("SourceConnector", {"Test": Handler(stay)}, str)
-    server = Server(service, JsonLogHandler("sdk_connector"))
+    server = Server(service, ServerLog("sdk_connector"))
     port = server.start(ListenAddress(0, "127.0.0.1"))
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         method = channel.unary_unary("/fivetran_sdk.v2.SourceConnector/Test")
@@ -308,4 +308,4 @@ def test_call_longer_than_the_grace_period_is_cancelled_and_notified() -> None:
 def test_port_number_out_of_range_is_an_error(port: int) -> None:
     service = Service("SourceConnector", {}, str)
     with pytest.raises(OSError, match="0 to 65535"):
-        Server(service, JsonLogHandler("sdk_connector")).start(ListenAddress(port))
+        Server(service, ServerLog("sdk_connector")).start(ListenAddress(port))

@@ -16,7 +16,7 @@ from tap_core import typing as th
 from tap_core.protocols.fivetran.connector_service import make_connector_service
 from tap_core.protocols.fivetran.grpc_server import Server
 from tap_core.protocols.fivetran.listen_address import ListenAddress
-from tap_core.protocols.fivetran.logging import JsonLogHandler
+from tap_core.protocols.fivetran.logging import ServerLog
 
 MOMENT = {"type": ["string", "null"], "format": "date-time"}
 
@@ -142,7 +142,7 @@ class TapWhole(Tap):
 @contextmanager
 def served(tap: type[Tap]) -> Iterator[str]:
     """Serve a tap in this process; yield its address."""
-    journal = JsonLogHandler("sdk_connector")
+    journal = ServerLog("sdk_connector")
     with journal.attached():
         server = Server(make_connector_service(tap, journal), journal)
         port = server.start(ListenAddress(0, "127.0.0.1"))

@@ -20,7 +20,7 @@ sys.path += sys.argv[2:]
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.grpc_server import Handler, Service, serve
 from tap_core.protocols.fivetran.listen_address import ListenAddress
-from tap_core.protocols.fivetran.logging import JsonLogHandler
+from tap_core.protocols.fivetran.logging import ServerLog
 
 MEETING = threading.Barrier(9, timeout=60)
 CALLER_LEFT = threading.Event()
@@ -120,7 +120,7 @@ def main():
             update, lambda text: proto_messages.UpdateResponse(task={"message": text})
         ),
     }
-    handler = JsonLogHandler("sdk_connector")
+    handler = ServerLog("sdk_connector")
     service = Service("SourceConnector", handlers, explain)
     address = ListenAddress(int(sys.argv[1]), "localhost")
     return serve(service, address, handler, lambda: handler.write("INFO", "closing"))

@@ -21,7 +21,7 @@ from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.connector_service import make_connector_service
 from tap_core.protocols.fivetran.grpc_server import Server, Service
 from tap_core.protocols.fivetran.listen_address import ListenAddress
-from tap_core.protocols.fivetran.logging import JsonLogHandler
+from tap_core.protocols.fivetran.logging import ServerLog
 from target_spark.errors import SparkUnavailableError
 from target_spark.fivetran.allowed_settings import CallRules
 from target_spark.fivetran.destination_service import make_service
@@ -49,7 +49,7 @@ class UnavailableSpark(SharedSpark):
 class Served:
     """A service on a local port, and the exceptions of its handlers."""
 
-    def __init__(self, service: Service, journal: JsonLogHandler) -> None:
+    def __init__(self, service: Service, journal: ServerLog) -> None:
         self.raised: list[BaseException] = []
 
         def explain(error: BaseException) -> str:
@@ -80,7 +80,7 @@ class Served:
 def make_calls(folder: Path) -> Read:
     """Return a reader that calls a connector and a destination."""
     _ = folder
-    journal = JsonLogHandler("sdk_connector")
+    journal = ServerLog("sdk_connector")
     rules = CallRules.of("target-spark", {})
     services = [
         make_connector_service(SmallTap, journal),

@@ -32,11 +32,11 @@ def connector_command(tap_class: type[SyncTap]) -> CliCommand:
         from tap_core.protocols.fivetran.allowed_names import AllowedNames
         from tap_core.protocols.fivetran.connector_service import make_connector_service
         from tap_core.protocols.fivetran.grpc_server import serve
-        from tap_core.protocols.fivetran.logging import JsonLogHandler
+        from tap_core.protocols.fivetran.logging import ServerLog
         from tap_core.redaction.fivetran_logs import remove_addresses
 
         require_https()
-        journal = JsonLogHandler("sdk_connector", remove_addresses)
+        journal = ServerLog("sdk_connector", remove_addresses)
         # Read before any call, so that variables set by a call have no effect.
         allowance = AllowedNames.of(tap_class.name, os.environ)
         with _ignore_handlers_of_threads():

@@ -24,7 +24,7 @@ from tap_core.protocols.fivetran.configuration_form import build_form
 from tap_core.protocols.fivetran.connection_tests import NAME_LIMIT, run_test
 from tap_core.protocols.fivetran.error_messages import format_error
 from tap_core.protocols.fivetran.grpc_server import Handler, RpcCall, Service
-from tap_core.protocols.fivetran.logging import JsonLogHandler, format_count
+from tap_core.protocols.fivetran.logging import ServerLog, format_count
 from tap_core.protocols.fivetran.schema_response import schema_response
 from tap_core.protocols.fivetran.update import KnownTables, discover_tables, update
 from tap_core.redaction import make_redactor
@@ -41,7 +41,7 @@ _logger = logging.getLogger("fivetran")
 
 
 def make_connector_service(
-    tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames | None = None
+    tap_class: type[SyncTap], journal: ServerLog, allowance: AllowedNames | None = None
 ) -> Service:
     """Return the gRPC service that Fivetran calls to run a tap.
 
@@ -109,7 +109,7 @@ class _Connector:
     """Handlers of the gRPC calls to a Fivetran connector, which run taps of one class."""
 
     def __init__(
-        self, tap_class: type[SyncTap], journal: JsonLogHandler, allowance: AllowedNames
+        self, tap_class: type[SyncTap], journal: ServerLog, allowance: AllowedNames
     ) -> None:
         self._tap_class = tap_class
         self._allowance = allowance

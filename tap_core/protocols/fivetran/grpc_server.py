@@ -28,7 +28,7 @@ from google.protobuf.message import DecodeError
 
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.listen_address import ListenAddress
-from tap_core.protocols.fivetran.logging import JsonLogHandler, Level
+from tap_core.protocols.fivetran.logging import Level, ServerLog
 from tap_core.protocols.fivetran.proto_descriptors import PACKAGE
 from tap_core.protocols.fivetran.request_limits import (
     MESSAGE_LIMIT,
@@ -221,7 +221,7 @@ class _Route:
 class Server:
     """gRPC server of one service. It processes several calls concurrently."""
 
-    def __init__(self, service: Service, journal: JsonLogHandler) -> None:
+    def __init__(self, service: Service, journal: ServerLog) -> None:
         self._service = service
         self._journal = journal
         self._changed = threading.Condition()
@@ -427,7 +427,7 @@ class Server:
 def serve(
     service: Service,
     address: ListenAddress,
-    journal: JsonLogHandler,
+    journal: ServerLog,
     closing: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a gRPC server until SIGTERM or SIGINT, and return the exit code of the process.
@@ -476,9 +476,7 @@ class _ShutdownThread(threading.Thread):
     ``is_stuck`` is True if calls were still running after the server had stopped.
     """
 
-    def __init__(
-        self, server: Server, closing: Callable[[], None], journal: JsonLogHandler
-    ) -> None:
+    def __init__(self, server: Server, closing: Callable[[], None], journal: ServerLog) -> None:
         super().__init__(daemon=True)
         self.is_stuck = False
         self._server = server

@@ -30,7 +30,7 @@ from tap_core.logging import plugin_log_level
 from tap_core.redaction import escape_control_characters, redact, write_to_stderr
 from tap_core.redaction.log_records import clean_record, format_error
 
-__all__ = ["JsonLogHandler", "Level", "format_count", "truncate_text"]
+__all__ = ["Level", "ServerLog", "format_count", "truncate_text"]
 
 Level: TypeAlias = Literal["INFO", "WARNING", "SEVERE"]
 
@@ -81,7 +81,7 @@ class _CallLogState:
 _current_call: ContextVar[_CallLogState | None] = ContextVar("current_call", default=None)
 
 
-class JsonLogHandler:
+class ServerLog:
     """Log of a gRPC server for Fivetran: JSON lines on standard output, without secrets.
 
     Args:
