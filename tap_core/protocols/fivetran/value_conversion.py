@@ -114,6 +114,7 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
     tolerance = step / 10
 
     def fit(number: Decimal) -> Decimal | None:
+        """Return a number with the column's scale, or None if it does not fit exactly."""
         if not number.is_finite() or number.copy_abs() >= limit:
             return None
         context.clear_flags()
@@ -121,6 +122,7 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
         return None if context.flags[Inexact] or context.flags[InvalidOperation] else rounded
 
     def fit_float(value: float) -> Decimal | None:
+        """Return the column's value that a float means, apart from a rounding error, or None."""
         number = Decimal(repr(float(value)))
         if number.copy_abs() >= limit:
             return None
