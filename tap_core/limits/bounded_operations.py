@@ -28,7 +28,7 @@ __all__ = [
     "Bounds",
     "check_time_format",
     "integer",
-    "weight",
+    "measure_size",
 ]
 
 TEMPLATE_LENGTH: Final = Limit("TAP_CORE_TEMPLATE_LENGTH", 10_000_000)
@@ -58,16 +58,16 @@ _TEXTS: Final = (str, bytes, bytearray)
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset)
 
 
-def weight(value: Any, most: int) -> int:
+def measure_size(value: Any, most: int) -> int:
     """Return the size of a value: the number of its characters and items, including nested ones.
 
     A value that occurs several times counts each time. Counting stops when the size exceeds
     ``most``.
     """
-    return _weight(value, most, {})
+    return _measure_size(value, most, {})
 
 
-def _weight(value: Any, most: int, sizes: dict[int, int]) -> int:
+def _measure_size(value: Any, most: int, sizes: dict[int, int]) -> int:
     if isinstance(value, _TEXTS):
         return len(value)
     if not isinstance(value, _CONTAINERS):
@@ -82,7 +82,7 @@ def _weight(value: Any, most: int, sizes: dict[int, int]) -> int:
             if kind is str:
                 total += len(member)
             else:
-                total += 1 if kind is int or kind is float else _weight(member, most, sizes)
+                total += 1 if kind is int or kind is float else _measure_size(member, most, sizes)
             if total > most:
                 break
         sizes[id(value)] = total
@@ -194,7 +194,7 @@ class Bounds:
         """
         for many, times in ((left, right), (right, left)):
             if isinstance(many, (*_TEXTS, list, tuple)) and isinstance(times, int):
-                self.check(times * weight(many, self.most))
+                self.check(times * measure_size(many, self.most))
         if isinstance(left, int) and isinstance(right, int):
             self._check_bits(left.bit_length() + right.bit_length())
         return left * right
@@ -279,7 +279,7 @@ class Bounds:
         ``widths`` are their minimum widths.
         """
         widest = max((0, *widths)) + max((0, *map(_count_digits, values)))
-        self.check(len(text) + placeholders * (widest + weight(list(values), self.most)))
+        self.check(len(text) + placeholders * (widest + measure_size(list(values), self.most)))
 
     def join(self, separator: Any, parts: Iterable[Any]) -> Any:
         """Return ``separator.join(parts)``.
@@ -325,7 +325,7 @@ class Bounds:
             for separator in between
             if separator is not None
         ]
-        self.check(max((0, *widths)) * _JSON_DEPTH * max(1, weight(args, self.most)))
+        self.check(max((0, *widths)) * _JSON_DEPTH * max(1, measure_size(args, self.most)))
 
 
 # Methods
@@ -400,7 +400,7 @@ def _estimate_translate(
 
 def _estimate_extend(owner: Any, args: Sequence[Any], kwargs: Mapping[str, Any], most: int) -> int:
     del kwargs
-    return weight(owner, most) + weight(args, most) if isinstance(owner, list) else 0
+    return measure_size(owner, most) + measure_size(args, most) if isinstance(owner, list) else 0
 
 
 def _estimate_strftime(

@@ -23,7 +23,12 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from tap_core.exceptions import LimitExceededError
-from tap_core.limits.bounded_operations import TEMPLATE_LENGTH, TEMPLATE_SECONDS, Bounds, weight
+from tap_core.limits.bounded_operations import (
+    TEMPLATE_LENGTH,
+    TEMPLATE_SECONDS,
+    Bounds,
+    measure_size,
+)
 from tap_core.manifest.decimal_conversion import as_float, convert_each, decimals_to_floats
 from tap_core.manifest.macros import FILTERS, MACROS
 
@@ -402,7 +407,7 @@ def _check_size(value: Any) -> Any:
     """
     if isinstance(value, _CONTAINERS):
         bounds = _check_deadline()
-        bounds.check(weight(value, bounds.most))
+        bounds.check(measure_size(value, bounds.most))
     return value
 
 
@@ -473,14 +478,14 @@ def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -
             f"A number in the filter '{name}' is higher than {_MAX_NUMBER:,}: make it lower."
         )
     if isinstance(value, _CONTAINERS) and name not in _ITEM_FILTERS:
-        bounds.check(weight(value, bounds.most))
+        bounds.check(measure_size(value, bounds.most))
     if name in _COMPARING_FILTERS:
         _check_compared(bounds, name, value, arguments)
     if name in _LISTING_FILTERS and isinstance(value, str) and not value.isascii():
         bounds.check(len(value) * _UNITS_PER_TEXT)
         _count(len(value) * _UNITS_PER_TEXT)
     most = _MAX_SCANNED.get(name)
-    if most is not None and weight(value, most) > most:
+    if most is not None and measure_size(value, most) > most:
         raise LimitExceededError(
             f"The filter '{name}' accepts at most {most:,} characters: shorten its input."
         )
@@ -501,7 +506,7 @@ def _check_compared(bounds: Bounds, name: str, value: Any, arguments: list[Any])
             f"The filter '{name}' accepts at most {_MAX_COMPARED:,} items: shorten its input."
         )
     most = bounds.most * _COMPARED_FACTOR
-    if isinstance(value, _CONTAINERS) and weight(value, most) > most:
+    if isinstance(value, _CONTAINERS) and measure_size(value, most) > most:
         bounds.check(most)
     if any(isinstance(arg, str) and len(arg) > _MAX_PATH_LENGTH for arg in arguments):
         raise LimitExceededError(
@@ -525,7 +530,9 @@ def _estimate_replace(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
 def _estimate_join(value: Any, arguments: list[Any], bounds: Bounds) -> int:
     between = max((1, *(len(arg) for arg in arguments if isinstance(arg, str))))
     count = len(value) if hasattr(value, "__len__") else 0
-    return count * between + (weight(value, bounds.most) if isinstance(value, _CONTAINERS) else 0)
+    return count * between + (
+        measure_size(value, bounds.most) if isinstance(value, _CONTAINERS) else 0
+    )
 
 
 def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
@@ -544,12 +551,12 @@ def _estimate_wrapped(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
 
 def _estimate_json(value: Any, arguments: list[Any], bounds: Bounds) -> int:
     indent = max((1, *(arg for arg in arguments if isinstance(arg, int))))
-    return weight(value, bounds.most) * indent
+    return measure_size(value, bounds.most) * indent
 
 
 def _estimate_sum(value: Any, arguments: list[Any], bounds: Bounds) -> int:
     is_of_lists = any(isinstance(arg, (list, tuple, str)) for arg in arguments)
-    size = weight(value, bounds.most) if isinstance(value, _CONTAINERS) else 1
+    size = measure_size(value, bounds.most) if isinstance(value, _CONTAINERS) else 1
     return size * len(value) if is_of_lists and hasattr(value, "__len__") else 0
 
 

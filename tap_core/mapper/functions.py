@@ -25,7 +25,7 @@ from tap_core.limits.bounded_operations import (
     TEMPLATE_SECONDS,
     Bounds,
     integer,
-    weight,
+    measure_size,
 )
 
 __all__ = [
@@ -64,7 +64,7 @@ _MAX_LENGTH = 100_000
 _MAX_ITERATIONS = 10_000
 """Maximum number of items over which the comprehensions of one evaluation iterate."""
 
-_MAX_WEIGHT = 10_000_000
+_MAX_SIZE = 10_000_000
 """Maximum total size of a value in characters and items, including nested values."""
 
 _BOUNDS = Bounds(_MAX_LENGTH)
@@ -291,7 +291,10 @@ def multiply(record: Any, left: Any, right: Any) -> Any:
         for many, times in ((left, right), (right, left)):
             if hasattr(many, "__len__") and times * len(many) > _MAX_LENGTH:
                 raise NotAllowedError("the product of these two would be too long")
-            if isinstance(many, (list, tuple)) and times * weight(many, _MAX_WEIGHT) > _MAX_WEIGHT:
+            if (
+                isinstance(many, (list, tuple))
+                and times * measure_size(many, _MAX_SIZE) > _MAX_SIZE
+            ):
                 raise _make_size_error()
     elif _is_long(left) or _is_long(right):
         _check_time(record)
@@ -324,7 +327,7 @@ def _make_timeout_error() -> NotAllowedError:
 
 
 def _make_size_error() -> NotAllowedError:
-    return NotAllowedError(f"a value of more than {_MAX_WEIGHT:,} characters or items is too large")
+    return NotAllowedError(f"a value of more than {_MAX_SIZE:,} characters or items is too large")
 
 
 def power(record: Any, base: Any, exponent: Any) -> Any:
@@ -428,7 +431,7 @@ class OperationBudget:
 
     def __init__(self) -> None:
         self.iterations = _MAX_ITERATIONS
-        self.size = _MAX_WEIGHT
+        self.size = _MAX_SIZE
         self.end = monotonic() + TEMPLATE_SECONDS.value
 
 
@@ -440,7 +443,7 @@ def count_element(budget: OperationBudget, value: Any) -> Any:
     """
     kind = value.__class__
     if kind not in _NUMBER_TYPES:
-        budget.size -= len(value) if kind is str else weight(value, _MAX_WEIGHT)
+        budget.size -= len(value) if kind is str else measure_size(value, _MAX_SIZE)
     elif kind is int and not _LOWEST < value < _LONG:
         budget.size -= value.bit_length() // _BITS_PER_BYTE
     if budget.size < 0:
