@@ -42,7 +42,7 @@ from tap_core.mapper.stream_maps import (
     is_null_definition,
 )
 from tap_core.records.flatten import FlatteningOptions, get_flattening_options
-from tap_core.records.prune import selected_schema
+from tap_core.records.prune import prune_schema
 from tap_core.singerlib.catalog import Catalog
 from tap_core.types import JsonSchema
 
@@ -104,7 +104,7 @@ class PluginMapper:
             schema = entry.schema.to_dict()
             self.register_raw_stream_schema(
                 entry.stream or entry.tap_stream_id,
-                selected_schema(schema, mask) if mask[()] else schema,
+                prune_schema(schema, mask) if mask[()] else schema,
                 entry.key_properties,
             )
 

@@ -23,7 +23,7 @@ __all__ = [
     "get_deselected_names",
     "get_selected_schema",
     "pop_deselected_record_properties",
-    "selected_schema",
+    "prune_schema",
 ]
 
 RecordPruner: TypeAlias = Callable[[Record], None]
@@ -36,13 +36,13 @@ Example: ``{"zip": None, "place": {"city": None}}`` deselects ``zip`` and ``plac
 """
 
 
-def selected_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
+def prune_schema(schema: JsonSchema, mask: SelectionMask) -> JsonSchema:
     """Return a copy of ``schema`` without the properties that ``mask`` deselects.
 
     The names of these properties are also removed from ``required``, which may become empty.
     """
     result: JsonSchema = copy_schema(schema)
-    _prune_schema(result, mask, ())
+    _prune_in_place(result, mask, ())
     return result
 
 
@@ -52,10 +52,10 @@ def get_selected_schema(
     mask: SelectionMask,
 ) -> JsonSchema:
     """Return ``schema`` without the properties that ``mask`` deselects; ignore ``stream_name``."""
-    return selected_schema(schema, mask)
+    return prune_schema(schema, mask)
 
 
-def _prune_schema(schema: JsonSchema, mask: SelectionMask, parent: Breadcrumb) -> None:
+def _prune_in_place(schema: JsonSchema, mask: SelectionMask, parent: Breadcrumb) -> None:
     properties = schema.get("properties") or {}
     dropped = set()
     for name, definition in properties.items():
@@ -67,7 +67,7 @@ def _prune_schema(schema: JsonSchema, mask: SelectionMask, parent: Breadcrumb) -
             and "properties" in definition
             and is_object_type(definition)
         ):
-            _prune_schema(definition, mask, path)
+            _prune_in_place(definition, mask, path)
     for name in dropped:
         del properties[name]
     if isinstance(schema.get("required"), list):  # True in schemas of JSON Schema draft 3

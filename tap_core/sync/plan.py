@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tap_core.events import SchemaEvent, StreamId
 from tap_core.records.conform import warn_once
-from tap_core.records.prune import selected_schema
+from tap_core.records.prune import prune_schema
 from tap_core.records.serializer import (
     RecordSerializer,
     compile_conformer_only,
@@ -289,7 +289,7 @@ def _make_schemas(stream: SyncStream, maps: Sequence[StreamMap] | None) -> tuple
     return (
         SchemaEvent(
             get_stream_id(stream),
-            selected_schema(declared, stream.mask),
+            prune_schema(declared, stream.mask),
             tuple(stream.primary_keys or ()),
             stream.replication_key,
         ),

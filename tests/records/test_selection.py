@@ -13,7 +13,7 @@ from tap_core.records.prune import (
     compile_pruner,
     get_selected_schema,
     pop_deselected_record_properties,
-    selected_schema,
+    prune_schema,
 )
 from tap_core.singerlib.catalog import MetadataMapping, SelectionMask
 
@@ -131,7 +131,7 @@ def test_pruner_is_none_only_if_nothing_is_deselected(record, mask):
 def test_selected_schema_equals_the_plain_implementation(schema, mask):
     before = deepcopy(schema)
     expected = select_in_schema(schema, mask)
-    assert selected_schema(schema, mask) == expected
+    assert prune_schema(schema, mask) == expected
     assert get_selected_schema("some_stream", schema, mask) == expected
     assert schema == before
 
@@ -139,7 +139,7 @@ def test_selected_schema_equals_the_plain_implementation(schema, mask):
 @WITHOUT_DEADLINE
 @given(schema=SCHEMAS, mask=MASKS)
 def test_selected_schema_is_a_deep_copy(schema, mask):
-    result = selected_schema(schema, mask)
+    result = prune_schema(schema, mask)
     before = deepcopy(schema)
     result["required"].append("another")
     for definition in result["properties"].values():
@@ -209,7 +209,7 @@ def test_pruner_ignores_later_changes_of_the_mask():
 
 def test_required_becomes_an_empty_list():
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    result = selected_schema(schema, SelectionMask({("properties", "a"): False}))
+    result = prune_schema(schema, SelectionMask({("properties", "a"): False}))
     assert result == {"type": "object", "properties": {}, "required": []}
 
 
@@ -218,7 +218,7 @@ def test_required_of_draft_3_is_kept_unchanged():
     place = {"type": "object", "required": True, "properties": {"a": {"type": "string"}}}
     schema = {"type": "object", "properties": {"place": place}}
     mask = SelectionMask({(): True, ("properties", "place"): True})
-    assert selected_schema(schema, mask) == schema
+    assert prune_schema(schema, mask) == schema
 
 
 def test_deselected_parent_removes_an_automatic_child():
@@ -242,4 +242,4 @@ def test_deselected_parent_removes_an_automatic_child():
 def test_entries_of_required_that_are_no_names_are_kept():
     mask = SelectionMask({(): True, ("properties", "a"): False})
     schema = {"properties": {"a": {}, "b": {}}, "required": ["a", {"type": "string"}, None, "b"]}
-    assert selected_schema(schema, mask)["required"] == [{"type": "string"}, None, "b"]
+    assert prune_schema(schema, mask)["required"] == [{"type": "string"}, None, "b"]
