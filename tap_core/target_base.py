@@ -121,7 +121,7 @@ class Target(PluginBase, abc.ABC):
         self._sinks_to_clear: list[Sink] = []
         self._router = InputRouter(self)
         self._states = StateEmitter(self._emit_state)
-        self._states.is_early = not self._overrides("drain_all", "process_endofpipe")
+        self._states.writes_early = not self._overrides("drain_all", "process_endofpipe")
         self._max_parallelism: int | None = None
         self._has_ended = False
         self._reset_max_record_age()
@@ -168,7 +168,7 @@ class Target(PluginBase, abc.ABC):
             try:
                 counts = self.process_lines(file_input)
             except InvalidInputLine:
-                if self._states.is_early:
+                if self._states.writes_early:
                     self.drain_all()
                 raise
             if not self._is_stopping:
@@ -402,7 +402,7 @@ class Target(PluginBase, abc.ABC):
             stream_name=stream_name, schema=schema, key_properties=key_properties
         )
         if _stores_in_clean_up(sink):
-            self._states.is_early = False
+            self._states.writes_early = False
         try:
             sink.setup()
         except Exception:
@@ -482,7 +482,7 @@ class Target(PluginBase, abc.ABC):
     def _handle_max_record_age(self) -> None:
         """Drain all sinks if a record or a state has waited longer than the maximum age."""
         is_waiting = any(sink.current_size for sink in self._states.watermark.holders) or (
-            not self._states.is_early and self._states.watermark.is_waiting
+            not self._states.writes_early and self._states.watermark.is_waiting
         )
         if not is_waiting:
             self._reset_max_record_age()

@@ -224,7 +224,7 @@ class DatetimeBasedCursor:
         return parse_clamp(self.clamping) if self.clamping else None
 
     @property
-    def filters(self) -> bool:
+    def filters_records(self) -> bool:
         """True if the SDK, not the API, must drop records outside the time window."""
         return self.is_data_feed or self.is_client_side_incremental
 

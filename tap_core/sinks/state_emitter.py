@@ -26,7 +26,7 @@ class StateEmitter:
         self.watermark: StateWatermark[Sink] = StateWatermark()
         self.newest: bytes | None = None
         """Newest state of the input, encoded; None before the first."""
-        self.is_early = True
+        self.writes_early = True
         """True to write each state as soon as possible. False to wait until all sinks are drained,
         because the target stores the records only then.
         """
@@ -46,7 +46,7 @@ class StateEmitter:
 
     def release(self) -> None:
         """Write the newest state that is ready, unless states wait until all sinks are drained."""
-        if self.is_early:
+        if self.writes_early:
             self.emit()
 
     def emit(self) -> None:

@@ -428,9 +428,9 @@ class WindowReader(ContextReader):
 
         sent_until = stored if cursor.boundary == "drop" and stored == lower else None
         comparator = _find_cursor_comparator(self.stream.state_manager.order)
-        if comparator is None or (sent_until is None and not cursor.filters):
+        if comparator is None or (sent_until is None and not cursor.filters_records):
             return None
-        upper = end if cursor.filters else None
+        upper = end if cursor.filters_records else None
         lower = cursor.format.read(cursor.format.write(lower))  # as precise as in a request
         find = make_getter(self.stream.replication_path)
         return CursorRecordFilter(comparator, find, lower=lower, upper=upper, sent_until=sent_until)
