@@ -58,8 +58,8 @@ class PageLoop:
         sleep: Function that sleeps for a number of seconds, or until the sync ends.
         is_pristine: True if the first document of a response is kept for the paginator's templates.
             False if processing the records may change it; it is then decoded again.
-        documents: Function used instead of ``decode`` for the records, if the record extractor
-            parses responses itself; None uses ``decode``.
+        decode_for_records: Function used instead of ``decode`` for the records, if the record
+            extractor parses responses itself; None uses ``decode``.
         on_page_read: Function called with each page's record count before the next page is
             requested.
         page_sizes: Current page size, if the manifest declares a page size reduction.
@@ -76,7 +76,7 @@ class PageLoop:
         *,
         sleep: Callable[[float], None],
         is_pristine: bool,
-        documents: Callable[[requests.Response], Iterator[Any]] | None,
+        decode_for_records: Callable[[requests.Response], Iterator[Any]] | None,
         on_page_read: Callable[[int], None],
         page_sizes: PageSizeState | None,
         admits: Callable[[Record], bool] | None,
@@ -86,7 +86,7 @@ class PageLoop:
         self._cursor = cursor
         self._scope = scope
         self._decode = decode
-        self._documents = documents or decode
+        self._decode_for_records = decode_for_records or decode
         self._select = select
         self._sleep = sleep
         self._is_pristine = is_pristine
@@ -130,7 +130,7 @@ class PageLoop:
             counts.size += 1
 
         admits = self._admits
-        documents = self._keep_first(self._documents(response))
+        documents = self._keep_first(self._decode_for_records(response))
         for record in self._select(documents, self._scope, count_extracted, self._on_failure):
             if admits is not None and not admits(record):
                 continue

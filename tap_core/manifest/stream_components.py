@@ -282,7 +282,7 @@ class StreamComponents:
             select,
             sleep=stream.sleep,
             is_pristine=not (is_changed or may_change_documents) and replace_decoder is None,
-            documents=replace_decoder and replace_decoder(decoder),
+            decode_for_records=replace_decoder and replace_decoder(decoder),
             page_sizes=reduction and PageSizeState(reduction, cursor.size),
             **callbacks,
         )

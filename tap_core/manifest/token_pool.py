@@ -142,7 +142,7 @@ class TokenRotator:
         while True:
             with self._count_lock:
                 token = self._choose_token(quota)
-                seconds = self._compute_delay(quota) if token else self._seconds_until_next(quota)
+                seconds = self._compute_delay(quota) if token else self._compute_wait(quota)
             if token is not None:
                 if seconds >= _MIN_DELAY:
                     self._stream.sleep(seconds)
@@ -193,7 +193,8 @@ class TokenRotator:
             states = self._get_states(quota)
             return all(state.is_counted and state.remaining <= 0 for state in states)
 
-    def _seconds_until_next(self, quota: TokenQuota) -> float:
+    def _compute_wait(self, quota: TokenQuota) -> float:
+        """Return the seconds until the first quota window of a token ends."""
         return (min(state.ends for state in self._get_states(quota)) - utc_now()).total_seconds()
 
     def _compute_delay(self, quota: TokenQuota) -> float:

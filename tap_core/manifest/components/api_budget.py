@@ -245,7 +245,7 @@ class HTTPAPIBudget:
         remaining = parse_count(response.headers.get(self.ratelimit_remaining_header))
         if remaining is None and response.status_code in self.status_codes_for_ratelimit_hit:
             remaining = 0
-        seconds = _seconds_until(parse_count(response.headers.get(self.ratelimit_reset_header)))
+        seconds = _compute_wait(parse_count(response.headers.get(self.ratelimit_reset_header)))
         if remaining is not None or seconds is not None:
             counters.lower(name, limits, remaining, seconds)
 
@@ -276,7 +276,7 @@ def _get_weight(policy: _CallRatePolicy, request: requests.PreparedRequest) -> i
     return 0
 
 
-def _seconds_until(number: int | None) -> float | None:
+def _compute_wait(number: int | None) -> float | None:
     """Convert the number in a rate limit reset header to the seconds until the reset.
 
     A number above 366 days in seconds is a Unix timestamp; a smaller number is already in seconds.

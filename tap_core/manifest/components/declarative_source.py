@@ -66,7 +66,7 @@ class DeclarativeStream:
     state_migrations: list[StateMigration] = field(default_factory=list)
 
     IS_BUILT_LATER: ClassVar[bool] = True
-    """True if custom components receive the declaration in the manifest, not an instance."""
+    """True, because a custom component with such a stream gets its declaration, not an instance."""
 
     def __post_init__(self) -> None:
         """Raise ManifestError if the retriever splits time windows, but the cursor cannot do so."""
@@ -101,7 +101,7 @@ class StateDelegatingStream:
     """ISO 8601 duration. If the state is older than this, the full refresh stream is read."""
 
     IS_BUILT_LATER: ClassVar[bool] = True
-    """True if custom components receive the declaration in the manifest, not an instance."""
+    """True, because a custom component with such a stream gets its declaration, not an instance."""
 
     def __post_init__(self) -> None:
         """Raise ManifestError if `api_retention_period` is not a duration."""
