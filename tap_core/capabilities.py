@@ -178,7 +178,7 @@ class TargetLoadMethods(str, Enum):
 # Built-in settings
 
 
-def _settings(**properties: JsonSchema) -> JsonSchema:
+def _make_config_schema(**properties: JsonSchema) -> JsonSchema:
     """Return the JSON Schema of a config with these settings: the schema of each, by name."""
     return {"type": "object", "properties": properties, "$schema": _DIALECT}
 
@@ -216,7 +216,7 @@ _STREAM_MAP: JsonSchema = {
     "additionalProperties": {"anyOf": [*_NULL_DEFINITION["anyOf"], {"type": ["string"]}]},
 }
 
-STREAM_MAPS_CONFIG = _settings(
+STREAM_MAPS_CONFIG = _make_config_schema(
     stream_maps={
         "type": ["object", "null"],
         "properties": {
@@ -267,7 +267,7 @@ STREAM_MAPS_CONFIG = _settings(
 )
 """Settings of stream maps: the maps, their config, and the options of Faker."""
 
-FLATTENING_CONFIG = _settings(
+FLATTENING_CONFIG = _make_config_schema(
     flattening_enabled=_setting(
         "boolean", "Enable Schema Flattening", "Flatten nested objects into separate columns."
     ),
@@ -283,7 +283,7 @@ FLATTENING_CONFIG = _settings(
 )
 """Settings of flattening: whether to convert objects to columns, the depth, and the names."""
 
-BATCH_CONFIG = _settings(
+BATCH_CONFIG = _make_config_schema(
     batch_config=_setting(
         "object",
         "Batch Configuration",
@@ -329,7 +329,7 @@ BATCH_CONFIG = _settings(
 )
 """Settings with which a tap writes BATCH messages: encoding and storage of the files."""
 
-BATCH_READING_CONFIG = _settings(
+BATCH_READING_CONFIG = _make_config_schema(
     batch_max_line_bytes=_setting(
         "integer",
         "Batch Max Line Bytes",
@@ -353,7 +353,7 @@ BATCH_READING_CONFIG = _settings(
 )
 """Settings with which a target reads BATCH messages: limits on the files."""
 
-SQL_TAP_USE_SINGER_DECIMAL = _settings(
+SQL_TAP_USE_SINGER_DECIMAL = _make_config_schema(
     use_singer_decimal=_setting(
         "boolean",
         "Use Singer Decimal",
@@ -362,7 +362,7 @@ SQL_TAP_USE_SINGER_DECIMAL = _settings(
 )
 """Setting of SQL taps: whether decimals are sent as strings (format ``singer.decimal``)."""
 
-STATE_PARTITION_LIMIT_CONFIG = _settings(
+STATE_PARTITION_LIMIT_CONFIG = _make_config_schema(
     state_partition_limit=_setting(
         "integer",
         "State Partition Limit",
@@ -374,14 +374,14 @@ STATE_PARTITION_LIMIT_CONFIG = _settings(
 )
 """Setting of taps: the maximum number of partitions of a stream in the state."""
 
-TARGET_SCHEMA_CONFIG = _settings(
+TARGET_SCHEMA_CONFIG = _make_config_schema(
     default_target_schema=_setting(
         "string", "Default Target Schema", "The schema (database) in which tables are created."
     ),
 )
 """Setting of SQL targets: the database schema for streams that name none."""
 
-EMIT_ACTIVATE_VERSION_CONFIG = _settings(
+EMIT_ACTIVATE_VERSION_CONFIG = _make_config_schema(
     emit_activate_version_messages=_setting(
         "boolean",
         "Emit `ACTIVATE_VERSION` messages",
@@ -391,7 +391,7 @@ EMIT_ACTIVATE_VERSION_CONFIG = _settings(
 )
 """Setting of taps: whether ACTIVATE_VERSION messages are written."""
 
-ACTIVATE_VERSION_CONFIG = _settings(
+ACTIVATE_VERSION_CONFIG = _make_config_schema(
     process_activate_version_messages=_setting(
         "boolean",
         "Process `ACTIVATE_VERSION` messages",
@@ -401,21 +401,21 @@ ACTIVATE_VERSION_CONFIG = _settings(
 )
 """Setting of targets: whether ACTIVATE_VERSION messages are processed."""
 
-ADD_RECORD_METADATA_CONFIG = _settings(
+ADD_RECORD_METADATA_CONFIG = _make_config_schema(
     add_record_metadata=_setting(
         "boolean", "Add Record Metadata", "Add the `_sdc_` columns to each row."
     ),
 )
 """Setting of targets: whether metadata columns are added to records."""
 
-TARGET_HARD_DELETE_CONFIG = _settings(
+TARGET_HARD_DELETE_CONFIG = _make_config_schema(
     hard_delete=_setting(
         "boolean", "Hard Delete", "Remove deleted rows instead of marking them.", default=False
     ),
 )
 """Setting of targets: whether deleted rows are removed or marked."""
 
-TARGET_VALIDATE_RECORDS_CONFIG = _settings(
+TARGET_VALIDATE_RECORDS_CONFIG = _make_config_schema(
     validate_records=_setting(
         "boolean",
         "Validate Records",
@@ -425,14 +425,14 @@ TARGET_VALIDATE_RECORDS_CONFIG = _settings(
 )
 """Setting of targets: whether records are validated against their schema."""
 
-TARGET_BATCH_SIZE_ROWS_CONFIG = _settings(
+TARGET_BATCH_SIZE_ROWS_CONFIG = _make_config_schema(
     batch_size_rows=_setting(
         "integer", "Batch Size Rows", "The maximum number of rows in a batch."
     ),
 )
 """Setting of targets: the maximum number of rows in a batch."""
 
-TARGET_LOAD_METHOD_CONFIG = _settings(
+TARGET_LOAD_METHOD_CONFIG = _make_config_schema(
     load_method={
         "type": ["string", "null"],
         "description": (
@@ -445,7 +445,7 @@ TARGET_LOAD_METHOD_CONFIG = _settings(
 )
 """Setting of SQL targets: whether rows are appended or upserted, or the table is overwritten."""
 
-PARALLEL_PARTITIONS_CONFIG = _settings(
+PARALLEL_PARTITIONS_CONFIG = _make_config_schema(
     max_parallel_partitions=_setting(
         "integer",
         "Max Parallel Partitions",
@@ -456,7 +456,7 @@ PARALLEL_PARTITIONS_CONFIG = _settings(
 )
 """Setting of taps: the maximum number of threads that read partitions of a stream."""
 
-PARALLEL_STREAMS_CONFIG = _settings(
+PARALLEL_STREAMS_CONFIG = _make_config_schema(
     max_parallel_streams=_setting(
         "integer",
         "Max Parallel Streams",
