@@ -96,6 +96,13 @@ def _find_faults(streams: Sequence[ConfiguredStream], table_format: str) -> Iter
         if stream.id in seen:
             yield f"Stream '{stream.id}' occurs twice; remove one of the two."
         seen.add(stream.id)
+        least = stream.minimum_generation_id
+        if least and least != stream.generation_id:
+            yield (
+                f"Stream '{stream.id}': minimum_generation_id {least} is not supported. Set it to"
+                " 0, which keeps the rows of earlier generations, or to the generation_id, which"
+                " replaces them."
+            )
         mode = stream.destination_sync_mode
         if mode not in MODES:
             yield (
