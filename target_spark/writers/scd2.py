@@ -15,6 +15,8 @@ these is true:
   replication key is lower than that of the key's last row version;
 - it is a delete record with the time of an earlier deletion, and the row version that this deletion
   ended does not equal the current one;
+- with hard delete: it is a delete record of a key without a current row version, and its time is
+  not later than that of the key's last change;
 - it equals the last row version, which has ended, and is followed in the batch by the delete record
   that ended it;
 - it has no time and equals the key's row version from before the run, and the batch so far has only
@@ -275,11 +277,12 @@ def _drop_repeated_events(events: DataFrame, keys: MergeKeys, run_started: int) 
     """
     micros, since, order = F.col(_MICROS), F.col(_SINCE), _col(keys.order)
     is_current = F.col(_STATE).eqNullSafe(F.col(_BEFORE))
+    is_same = is_current & (F.col(_STATE).isNotNull() | _is_recorded_deletion(keys))
     timeless = micros.eqNullSafe(F.unix_micros(F.lit(keys.received).cast("timestamp")))
     judged = events.withColumns({_OLD: _is_outdated(keys), _NEWER: ~timeless & (micros > since)})
     all_known = F.min(_is_known(keys) & timeless).over(_make_window_so_far(keys))
     repeated = is_current & all_known & (since < run_started)
-    known = F.col(_OLD) | (is_current & (micros <= since)) | repeated
+    known = F.col(_OLD) | (is_same & (micros <= since)) | repeated
     with_last_known = judged.withColumn(_KNOWN, F.when(known, order)).withColumn(
         _KNOWN, F.max(_KNOWN).over(_make_key_window(keys))
     )
@@ -296,10 +299,18 @@ def _is_known(keys: MergeKeys) -> Column:
     if its key was deleted at the same time. With hard delete, any deletion of the key counts.
     """
     known = F.col(_TIMES).isNotNull()
+    return known & (F.col(_STATE).isNotNull() | _is_recorded_deletion(keys))
+
+
+def _is_recorded_deletion(keys: MergeKeys) -> Column:
+    """Return a boolean column that is true if the key of a delete record was deleted at its time.
+
+    With hard delete, the table has no deletion times, so it is true for each record.
+    """
     if keys.deleted is None or keys.hard_delete:
-        return known
-    is_deletion, mark = F.col(_STATE).isNull(), _col(keys.deleted)
-    return F.when(is_deletion, known & F.array_contains(_MARKS, mark)).otherwise(known)
+        return F.lit(True)  # noqa: FBT003
+    recorded = F.array_contains(_MARKS, _col(keys.deleted))
+    return F.coalesce(recorded, F.lit(False))  # noqa: FBT003
 
 
 def _is_outdated(keys: MergeKeys) -> Column:

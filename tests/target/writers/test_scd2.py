@@ -106,6 +106,21 @@ def test_resent_rows_add_no_versions(warehouse: Warehouse) -> None:
     assert len(versions(warehouse, "name")) == len(first) + 1
 
 
+def test_version_is_kept_if_its_deletion_is_not_later_than_the_last_one(
+    warehouse: Warehouse,
+) -> None:
+    """Some taps give all messages of a run the same time. The batches end between these records."""
+    described = schema("a", ID_AND_NAME, "id")
+    sent: list[dict[str, Any]] = []
+    for name, second in (("x", 10), ("y", 20), ("z", 30)):
+        deletion = {"id": 1, "_sdc_deleted_at": f"2024-01-01T00:00:{second}Z"}
+        sent += [at(1, id=1, name=name), {**at(1), "record": deletion}, state(second)]
+    for _ in range(2):
+        warehouse.load(described, *sent, **SCD2, flush_rows=2)
+        found = versions(warehouse, "name", "unix_seconds(_sdc_deleted_at) % 60")
+        assert [row[1:3] for row in found] == [("x", 10), ("y", 20), ("z", 30)]
+
+
 @pytest.mark.thorough
 def test_new_column_adds_versions_only_with_a_value(warehouse: Warehouse) -> None:
     nested = {"o": {"type": "object", "properties": {"x": {"type": "integer"}}}}
