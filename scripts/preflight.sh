@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check the requirements of the project: Python 3.10+ with pip and venv, and Java 17+.
+# Check the requirements of the project: Python 3.10+ with pip and venv, and Java 17 to 22.
 #
 # The path of the Python interpreter is printed on standard output. Missing programs are listed on
 # standard error with instructions to install them, and the exit code is not 0.
@@ -57,10 +57,13 @@ check_java() {
   major=$(java_major "$java")
   if [ -z "$major" ]; then
     missing=1
-    say "missing: Java 17 or newer (Spark runs on it)${JAVA_HOME:+; JAVA_HOME is $JAVA_HOME}"
+    say "missing: Java 17 to 22 (Spark runs on it)${JAVA_HOME:+; JAVA_HOME is $JAVA_HOME}"
   elif [ "$major" -lt 17 ]; then
     missing=1
-    say "too old: Java $major ($java); Spark needs Java 17 or newer"
+    say "too old: Java $major ($java); Spark needs Java 17 to 22"
+  elif [ "$major" -gt 22 ]; then
+    missing=1
+    say "too new: Java $major ($java); Spark needs Java 17 to 22"
   else
     return
   fi

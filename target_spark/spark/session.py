@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "MIN_JAVA_VERSION",
+    "JAVA_VERSIONS",
     "Launch",
     "Session",
     "SparkSettings",
@@ -81,10 +81,12 @@ __all__ = [
     "plan_launch",
 ]
 
-MIN_JAVA_VERSION = 17
+JAVA_VERSIONS = range(17, 23)
+"""Versions of Java on which Spark 4.1 runs. Its Hadoop 3.4 calls ``Subject.getSubject``, which
+fails from Java 23 on."""
 _JAVA_REMEDY = (
-    f"Spark needs Java {MIN_JAVA_VERSION} or newer. Install it (Debian, Ubuntu: apt-get install"
-    " openjdk-17-jre-headless; macOS: brew install openjdk@17; any system:"
+    f"Spark needs Java {JAVA_VERSIONS[0]} to {JAVA_VERSIONS[-1]}. Install one (Debian, Ubuntu:"
+    " apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; any system:"
     " https://adoptium.net) and put java on PATH, or set JAVA_HOME to its folder."
 )
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -270,7 +272,7 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
         environ: The environment variables to read; None for those of this process.
 
     Raises:
-        SparkUnavailableError: Java is missing, does not run, or is too old.
+        SparkUnavailableError: Java is missing, does not run, or Spark does not run on its version.
     """
     env = os.environ if environ is None else environ
     home = env.get("JAVA_HOME")
@@ -295,8 +297,9 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
         raise SparkUnavailableError(
             f"{java} does not print its version ({first_line!r}). {_JAVA_REMEDY}"
         )
-    if int(match[1]) < MIN_JAVA_VERSION:
-        raise SparkUnavailableError(f"Java {match[1]} is too old: {java}. {_JAVA_REMEDY}")
+    if (version := int(match[1])) not in JAVA_VERSIONS:
+        fault = "old" if version < JAVA_VERSIONS[0] else "new"
+        raise SparkUnavailableError(f"Java {version} is too {fault}: {java}. {_JAVA_REMEDY}")
     return java
 
 

@@ -18,7 +18,7 @@ import target_spark
 from target_spark.errors import JobLockError, SparkDiedError, SparkUnavailableError
 from target_spark.spark.arrow_workers import map_in_arrow
 from target_spark.spark.session import (
-    MIN_JAVA_VERSION,
+    JAVA_VERSIONS,
     Session,
     SparkSettings,
     _build_scratch_environment,
@@ -242,17 +242,27 @@ def says(version: str) -> str:
     return f"echo 'openjdk version \"{version}\" 2024-01-01' >&2"
 
 
-@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "25-ea", "117"])
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "22-ea"])
 def test_supported_java_version_is_accepted(tmp_path, version):
     home = fake_java(tmp_path, says(version))
     assert check_java({"JAVA_HOME": home, "PATH": ""}) == f"{home}/bin/java"
     assert check_java({"PATH": f"{home}/bin"}) == f"{home}/bin/java"
 
 
-@pytest.mark.parametrize("version, found", [("1.8.0_402", "8"), ("11.0.2", "11"), ("16", "16")])
-def test_too_old_java_is_an_error_with_its_path(tmp_path, version, found):
+@pytest.mark.parametrize(
+    "version, fault",
+    [
+        ("1.8.0_402", "8 is too old"),
+        ("11.0.2", "11 is too old"),
+        ("16", "16 is too old"),
+        ("23.0.1", "23 is too new"),
+        ("25-ea", "25 is too new"),
+        ("117", "117 is too new"),
+    ],
+)
+def test_unsupported_java_version_is_an_error_with_its_path(tmp_path, version, fault):
     home = fake_java(tmp_path, says(version))
-    with pytest.raises(SparkUnavailableError, match=rf"Java {found} is too old: {home}"):
+    with pytest.raises(SparkUnavailableError, match=rf"Java {fault}: {home}"):
         check_java({"JAVA_HOME": home})
 
 
@@ -266,7 +276,7 @@ def test_too_old_java_is_an_error_with_its_path(tmp_path, version, found):
 )
 def test_java_that_does_not_run_is_an_error(tmp_path, body, reason):
     home = fake_java(tmp_path, body)
-    with pytest.raises(SparkUnavailableError, match=f"{reason}.*{MIN_JAVA_VERSION} or newer"):
+    with pytest.raises(SparkUnavailableError, match=f"{reason}.*needs Java {JAVA_VERSIONS[0]} to"):
         check_java({"JAVA_HOME": home, "PATH": os.environ["PATH"]})
 
 
