@@ -104,11 +104,9 @@ class _Conventions(_Base):
 
         With ``standalone_mode=False`` return the exit code instead, and raise typer's errors.
         """
-        is_own_process = args is None or [*args] == sys.argv[1:]
+        is_own_process = _is_own_process(args)
         if is_own_process and standalone_mode:
-            gc.freeze()  # the collections skip the imported objects from now on
-            open_closed_streams()
-            write_every_character()
+            _prepare_process()
         elif not is_own_process and prog_name is None:
             prog_name = self.name  # called by a program with another name
         self.rich_markup_mode = _choose_markup_mode(sys.stderr)
@@ -162,6 +160,18 @@ class _Conventions(_Base):
         if self.rich_markup_mode is not None:
             _set_readable_styles()
         super().format_help(ctx, formatter)
+
+
+def _is_own_process(args: Sequence[str] | None) -> bool:
+    """Return True if the arguments are those of this process; False if other code passes them."""
+    return args is None or [*args] == sys.argv[1:]
+
+
+def _prepare_process() -> None:
+    """Prepare the process of a program: its standard streams, and its garbage collection."""
+    gc.freeze()  # the collections skip the imported objects from now on
+    open_closed_streams()
+    write_every_character()
 
 
 class Command(_Conventions, TyperCommand):
@@ -387,8 +397,17 @@ def run_program(program: Program, args: Sequence[str] | None) -> int:
         args: The command-line arguments; None for ``sys.argv[1:]``.
 
     Raises:
-        SystemExit: The called command, for example a plugin, calls `sys.exit`.
+        SystemExit: The called command, for example a plugin, calls `sys.exit`; or the standard
+            output cannot be written.
     """
+    if not _is_own_process(args):
+        return _run_program(program, args)
+    _prepare_process()
+    with report_output_errors():
+        return _run_program(program, args)
+
+
+def _run_program(program: Program, args: Sequence[str] | None) -> int:
     try:
         code = program.main(args, prog_name=program.name, standalone_mode=False)
     except typer.TyperException as error:

@@ -40,8 +40,13 @@ TapNumbers.cli()
 def run(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
     """Run a command line of the shell, in which the first `tap` is the program."""
     (folder / "tap.py").write_text(TAP)
+    return run_shell(folder, words.replace("tap", f"{sys.executable} tap.py", 1))
+
+
+def run_shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line of the shell."""
     return subprocess.run(
-        ["/bin/sh", "-c", words.replace("tap", f"{sys.executable} tap.py", 1)],
+        ["/bin/sh", "-c", command],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -71,6 +76,33 @@ def test_standard_output_that_cannot_be_written_is_an_error_of_one_line(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+MANIFEST = """
+version: 6.44.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [users]}
+streams: []
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "said"),
+    [
+        ("tap_core.manifest.cli", "lint manifest.yaml >/dev/full", FULL),
+        ("tap_core.manifest.cli", "lint manifest.yaml >&-", CLOSED),
+        ("tap_core.cli", "--help >/dev/full", FULL),
+    ],
+)
+def test_programs_report_an_output_that_cannot_be_written(
+    tmp_path: Path, module: str, words: str, said: str
+) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    code = f"import sys; from {module} import main; sys.exit(main())"
+    done = run_shell(tmp_path, f"{sys.executable} -c '{code}' {words}")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
