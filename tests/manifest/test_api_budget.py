@@ -136,6 +136,14 @@ def test_reported_reset_is_at_most_a_day_away(slept, reset):
     assert found.take(asked()) == pytest.approx(86_400, abs=1)
 
 
+@pytest.mark.parametrize("reset", ["-5", "-" + "9" * 400])
+def test_reported_reset_in_the_past_begins_a_new_window(slept, reset):
+    """SEC13: no number of a response ends a sync with a traceback."""
+    found = budget(fixed(3))
+    found.update(asked(), answer(200, ratelimit_remaining="0", ratelimit_reset=reset))
+    assert found.take(asked()) == 0
+
+
 def test_status_429_exhausts_the_budget(slept):
     found = budget(moving("{limit: 5, interval: PT2S}"))
     found.update(asked(), answer(500))

@@ -280,12 +280,12 @@ def _compute_wait(number: int | None) -> float | None:
     """Convert the number in a rate limit reset header to the seconds until the reset.
 
     A number above 366 days in seconds is a Unix timestamp; a smaller number is already in seconds.
-    The result is at most one day. None is returned unchanged.
+    The result is at most one day, and negative for a time in the past. None is returned unchanged.
     """
     if number is None:
         return None
     seconds = number - int(time.time()) if number > _MAX_SECONDS else number
-    return min(seconds, LONGEST_WAIT)
+    return max(-LONGEST_WAIT, min(seconds, LONGEST_WAIT))
 
 
 def parse_count(text: str | None) -> int | None:
