@@ -255,6 +255,21 @@ def test_unknown_message_type_has_its_own_error(line: bytes) -> None:
         decode(line + b"\n")
 
 
+def test_long_unknown_message_type_is_cut_in_the_error() -> None:
+    with pytest.raises(UnknownMessageType) as raised:
+        decode(b'{"type":"' + b"x" * 1_000_000 + b'"}\n')
+    assert len(str(raised.value)) < 500
+
+
+def test_unknown_message_type_is_not_shown_if_row_values_are_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tap_core.io.json_lines.are_rows_shown", lambda: False)
+    with pytest.raises(UnknownMessageType) as raised:
+        decode(b'{"type":"patient 4711"}\n')
+    assert "patient" not in str(raised.value)
+
+
 def test_input_ending_within_a_message_is_truncated() -> None:
     whole = lines(record({"n": 1}))
     decoder = SingerReader()

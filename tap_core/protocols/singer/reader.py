@@ -231,7 +231,9 @@ class SingerReader:
         raise _make_line_error(self._lines.number, line, reason) from error
 
     def _handle_unknown(self, line: bytes, kind: object) -> None:
-        reason = f"its type is {kind!r}" if kind else "it has no type"
+        # A tap may print its records without the envelope: then the type is a value of a row.
+        shown = excerpt(repr(kind).encode(errors="backslashreplace"))
+        reason = f"its type is {shown}" if kind else "it has no type"
         raise _make_line_error(self._lines.number, line, reason, UnknownMessageType)
 
     def _get_stream_id(self, name: str) -> StreamId:
