@@ -166,6 +166,11 @@ class SQLConnector:
         url = parse_url(self.sqlalchemy_url)
         return make_engine(url, self.serialize_json, self.deserialize_json)
 
+    def __del__(self) -> None:
+        """Close the idle connections; otherwise drivers warn that they were not closed."""
+        if isinstance(self._cached_engine, sa.Engine):
+            self._cached_engine.dispose()
+
     @property
     def _engine(self) -> sa.Engine:
         """SQLAlchemy engine of the connector, created on first use."""

@@ -85,7 +85,7 @@ JAVA_VERSIONS = range(17, 23)
 """Versions of Java on which Spark 4.1 runs. Its Hadoop 3.4 calls ``Subject.getSubject``, which
 fails from Java 23 on."""
 _JAVA_REMEDY = (
-    f"Spark needs Java {JAVA_VERSIONS[0]} to {JAVA_VERSIONS[-1]}. Install one (Debian, Ubuntu:"
+    f"Spark needs Java {JAVA_VERSIONS[0]} to {JAVA_VERSIONS[-1]}. Install it (Debian, Ubuntu:"
     " apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17; any system:"
     " https://adoptium.net) and put java on PATH, or set JAVA_HOME to its folder."
 )
