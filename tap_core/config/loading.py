@@ -29,7 +29,7 @@ from tap_core.limits.memory import (
 from tap_core.redaction import is_secret
 from tap_core.redaction.config import is_showable
 from tap_core.schema.type_variants import get_types
-from tap_core.singerlib.json import describe_json_error, load_json
+from tap_core.singerlib.json import describe_json_error, describe_non_utf8, load_json
 from tap_core.types import JsonSchema, StrPath
 
 __all__ = [
@@ -143,8 +143,9 @@ def _read_file(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         reason = f"is not JSON: {describe_json_error(error)}"
         raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
-    except UnicodeDecodeError:
-        raise ConfigFileError(f"Configuration file '{path}' is not UTF-8 text") from None
+    except UnicodeDecodeError as error:
+        reason = f"is {describe_non_utf8(error.object)}"
+        raise ConfigFileError(f"Configuration file '{path}' {reason}") from None
     if not isinstance(document, dict):
         reason = f"holds {_describe_type(document)} where a JSON object is needed"
         raise ConfigFileError(f"Configuration file '{path}' {reason}")

@@ -20,6 +20,7 @@ from tap_core.exceptions import InvalidInputLine, UndeclaredRecordError
 from tap_core.limits.environment import Limit
 from tap_core.limits.memory import MIB, Bound, InputTooLargeError, format_size
 from tap_core.redaction.row_values import are_rows_shown, describe_value
+from tap_core.singerlib.json import describe_non_utf8
 
 __all__ = [
     "DECODE_ERRORS",
@@ -276,7 +277,7 @@ def check_text(line: bytes) -> None:
 def describe_decode_error(error: Exception) -> str:
     """Return the reason why a line cannot be decoded, such as "it is not UTF-8 text"."""
     if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8 text"
+        return f"it is {describe_non_utf8(error.object)}"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return str(error)

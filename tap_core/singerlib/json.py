@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tap_core.exceptions import DataError
 from tap_core.limits.memory import STATE_BYTES, read_at_most
@@ -23,6 +23,7 @@ __all__ = [
     "UnreadableJSONError",
     "as_text",
     "describe_json_error",
+    "describe_non_utf8",
     "deserialize_json",
     "dump_json",
     "is_utf8",
@@ -31,6 +32,14 @@ __all__ = [
     "replace_path",
     "serialize_json",
 ]
+
+_SIGNATURES: Final = {
+    b"\x1f\x8b": "compressed with gzip: decompress it",
+    b"\x28\xb5\x2f\xfd": "compressed with Zstandard: decompress it",
+    b"\xff\xfe": "UTF-16: convert it to UTF-8",
+    b"\xfe\xff": "UTF-16: convert it to UTF-8",
+}
+"""First bytes of files that are no UTF-8 text, and what to do with these files."""
 
 _BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 
@@ -95,7 +104,9 @@ def describe_json_error(error: ValueError) -> str:
         if not error.doc.strip():
             return "it is empty"
         return f"{error.msg} (line {error.lineno}, column {error.colno})"
-    return "it is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is {describe_non_utf8(error.object)}"
+    return str(error)
 
 
 def is_utf8(content: bytes) -> bool:
@@ -105,6 +116,17 @@ def is_utf8(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def describe_non_utf8(content: bytes) -> str:
+    """Return the description of content that is no UTF-8 text, for the end of an error message.
+
+    It begins with "not UTF-8 text", and names compression with gzip or Zstandard, and UTF-16.
+    """
+    for signature, description in _SIGNATURES.items():
+        if content.startswith(signature):
+            return f"not UTF-8 text, but {description}"
+    return "not UTF-8 text"
 
 
 def dump_json(

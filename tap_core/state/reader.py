@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from tap_core.exceptions import StateFileError
-from tap_core.singerlib.json import is_utf8
+from tap_core.singerlib.json import describe_non_utf8, is_utf8
 
 __all__ = ["as_bytes", "check_bookmarks", "check_partitions", "parse_json", "read_state"]
 
@@ -83,7 +83,7 @@ def _make_syntax_error(source: str, line: int, content: bytes, error: ValueError
     the text is not UTF-8, the message says so.
     """
     if not is_utf8(content):
-        return StateFileError(f"{source}, line {line}: this is not UTF-8 text.")
+        return StateFileError(f"{source}, line {line}: this is {describe_non_utf8(content)}.")
     if isinstance(error, json.JSONDecodeError):
         return StateFileError(
             f"{source}, line {max(line, error.lineno)}, column {error.colno}: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from decimal import Decimal
 
 import pytest
@@ -61,7 +62,9 @@ def test_byte_order_mark_is_ignored(write):
         ("[1]", "holds an array where a JSON object is needed"),
         ("3", "holds a number where a JSON object is needed"),
         ("null", "holds null where a JSON object is needed"),
-        (b"\xff\xfe", "is not UTF-8 text"),
+        (b'"\xff"', "is not UTF-8 text"),
+        (b"\xff\xfe{\0}\0", "is not UTF-8 text, but UTF-16: convert it to UTF-8"),
+        (gzip.compress(b"{}"), "is not UTF-8 text, but compressed with gzip: decompress it"),
     ],
 )
 def test_invalid_configuration_file_is_named_with_its_fault(write, content, sentence):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import dataclass, field
 
@@ -113,9 +114,22 @@ def test_few_of_many_unknown_streams_have_a_suggestion():
     assert warning.endswith("users48, users49")
 
 
-@pytest.mark.parametrize("content", [b"\x97\xff", b"\xff\xfe\x00\x01binary", b"[\xff]"])
+@pytest.mark.parametrize("content", [b"\x97\xff", b"\xf0\xfe\x00\x01binary", b"[\xff]"])
 def test_catalog_of_binary_data_is_not_utf8_text(content):
     with pytest.raises(CatalogFileError, match=r"^Catalog 'c\.json' is not UTF-8 text$"):
+        parse_catalog(content, "c.json")
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (gzip.compress(b"{}"), "compressed with gzip: decompress it"),
+        (b"\x28\xb5\x2f\xfd\x00\x80", "compressed with Zstandard: decompress it"),
+        ('{"streams": [}'.encode("utf-16"), "UTF-16: convert it to UTF-8"),
+    ],
+)
+def test_catalog_in_another_encoding_says_which(content, reason):
+    with pytest.raises(CatalogFileError, match=f"is not UTF-8 text, but {reason}$"):
         parse_catalog(content, "c.json")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import logging
@@ -207,6 +208,12 @@ def test_invalid_unicode_escape_is_refused(escape: bytes) -> None:
     for line in (b'"RECORD","stream":"a","record":%s}\n', b'"STATE","value":%s}\n'):
         with pytest.raises(InvalidInputLine, match="Line 1 is not a Singer message"):
             decode(b'{"type":' + line % body)
+
+
+def test_compressed_input_is_named_as_such() -> None:
+    reason = r"\(it is not UTF-8 text, but compressed with gzip: decompress it;"
+    with pytest.raises(InvalidInputLine, match=rf"Line 1 is not a Singer message {reason}"):
+        decode(gzip.compress(b'{"type":"STATE","value":{}}\n'))
 
 
 def test_invalid_line_with_nan_is_refused_in_linear_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from decimal import Decimal
 
@@ -72,7 +73,9 @@ def test_last_line_truncated_within_a_character_is_ignored(caplog) -> None:
         (LINES + '"text"', r"s\.json, line 3: a state must be a JSON object, not str"),
         ('{"type": "STATE", "value": 5}', "not int"),
         (b'{"a": "\xff"}', r"s\.json, line 1: this is not UTF-8 text"),
-        (b"\xff\xfe\x00\x01binary", r"s\.json, line 1: this is not UTF-8 text"),
+        (b"\xf0\xfe\x00\x01binary", r"s\.json, line 1: this is not UTF-8 text\."),
+        (gzip.compress(b"{}"), "line 1: this is not UTF-8 text, but compressed with gzip"),
+        ("{}".encode("utf-16"), "line 1: this is not UTF-8 text, but UTF-16: convert it"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a": "\udcff', "this is not JSON"),
     ],

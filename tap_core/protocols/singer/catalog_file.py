@@ -21,7 +21,12 @@ from tap_core.singerlib.catalog import (
     REPLICATION_LOG_BASED,
     CatalogEntry,
 )
-from tap_core.singerlib.json import describe_json_error, is_utf8, load_json
+from tap_core.singerlib.json import (
+    describe_json_error,
+    describe_non_utf8,
+    is_utf8,
+    load_json,
+)
 
 if TYPE_CHECKING:
     from tap_core.sync.interfaces import SyncStream
@@ -61,8 +66,10 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         catalog = load_json(repaired.decode(json.detect_encoding(repaired)))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         is_text = is_utf8(content)
-        reason = f"JSON: {describe_json_error(error)}" if is_text else "UTF-8 text"
-        raise CatalogFileError(f"Catalog '{source}' is not {reason}") from None
+        reason = (
+            f"not JSON: {describe_json_error(error)}" if is_text else describe_non_utf8(content)
+        )
+        raise CatalogFileError(f"Catalog '{source}' is {reason}") from None
     streams = catalog.get("streams") if isinstance(catalog, dict) else None
     if not isinstance(streams, list) or not all(isinstance(each, dict) for each in streams):
         raise CatalogFileError(f"Catalog '{source}' has no list of 'streams'")
