@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from tap_core.config.similar_names import suggest
 from tap_core.events import StreamId
 from tap_core.redaction import clean_document, make_redactor, redact, redact_line
 from target_spark.columns import EXTRACTED_AT
@@ -200,9 +201,11 @@ def _find_table(
         if types is not None:
             return table, types
     places = " nor ".join(table.key for table in tables)
+    runs = _find_runs(reader, options, _LAST_RUNS, None) or []
     raise TableError(
-        f"Stream {stream} has no table: there is no {options.format} table {places}. Check the"
-        " name of the stream and the settings of its location."
+        f"Stream {stream} has no table: there is no {options.format} table {places}."
+        f"{suggest(stream, [row['stream'] for row in runs])} Check the name of the stream and the"
+        " settings of its location."
     )
 
 

@@ -179,6 +179,12 @@ def test_show_of_a_stream_without_a_table_is_an_error(tmp_path: Path) -> None:
         show_table(given, "ns.x")
 
 
+def test_show_of_a_misspelled_stream_suggests_one_of_the_last_runs(tmp_path: Path) -> None:
+    append(tmp_path, [row | {"stream": "orders"} for row in make_rows()])
+    with pytest.raises(TableError, match=r"/order\. Did you mean 'orders'\? Check the name"):
+        show_table({"path": str(tmp_path), "format": "delta"}, "order")
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("table_format", ["iceberg", "parquet", "delta"])
