@@ -11,10 +11,12 @@ protocol, section "AirbyteErrorTraceMessage".
 
 from __future__ import annotations
 
+import codecs
 import re
+import sys
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from tap_core.exceptions import (
     ConfigurationError,
@@ -29,6 +31,7 @@ __all__ = [
     "CONFIG",
     "SYSTEM",
     "TRANSIENT",
+    "describe_unencodable",
     "failure_type",
     "find_tls_fault",
     "get_http_status",
@@ -268,12 +271,24 @@ def get_sql_states(error: BaseException) -> list[str]:
     return [state for state in candidates if isinstance(state, str)]
 
 
+def describe_unencodable(error: UnicodeEncodeError) -> str:
+    """Return the message about a path with a character that the encoding of paths does not have."""
+    return (
+        f"A path has the character {error.object[error.start]!a}, which the encoding of paths in"
+        f" this environment ({error.encoding}) does not have. If the locale is not UTF-8, set the"
+        " environment variable PYTHONUTF8=1."
+    )
+
+
 def _get_text(error: BaseException) -> str:
     """Return the message of an error.
 
     Python's message about an abstract class that cannot be instantiated is replaced by one that
-    names the members to define.
+    names the members to define, and the one about a character that paths cannot have by one that
+    names the environment variable to set.
     """
+    if _is_unencodable(error):
+        return describe_unencodable(error)
     if not (missing := _find_missing_members(error)):
         return str(error).strip()
     name, members = missing
@@ -299,7 +314,7 @@ def _classify(error: BaseException) -> str | None:
     if isinstance(error, _CONFIG_ERRORS) or is_auth_failure(error):
         return CONFIG
     is_refused = _INSUFFICIENT_PRIVILEGE in get_sql_states(error)
-    if is_refused or _has_invalid_url(error) or _is_unsendable(error):
+    if is_refused or _has_invalid_url(error) or _is_unsendable(error) or _is_unencodable(error):
         return CONFIG
     if _CERTIFICATE_REJECTED in str(error):
         return SYSTEM
@@ -321,6 +336,14 @@ def _has_invalid_url(error: BaseException) -> bool:
 def _is_unsendable(error: BaseException) -> bool:
     """Return True if a request cannot be sent: invalid header or proxy, or endless redirects."""
     return not _UNSENDABLE_ERROR_NAMES.isdisjoint(_iterate_class_names(error))
+
+
+def _is_unencodable(error: BaseException) -> TypeGuard[UnicodeEncodeError]:
+    """Return True if a path cannot be encoded because the locale of the process is not UTF-8."""
+    if not isinstance(error, UnicodeEncodeError):
+        return False
+    encoding = codecs.lookup(sys.getfilesystemencoding()).name
+    return encoding != "utf-8" and codecs.lookup(error.encoding).name == encoding
 
 
 def _is_database_login_failure(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tap_core.exceptions import ConfigurationError
+from tap_core.protocols.error_classification import describe_unencodable
 from target_spark.config.options import APPENDING_FORMATS, WriteMode, split_identifier, uses_paths
 from target_spark.spark.exact_value_conf import describe_conflict, find_conflicts
 from target_spark.storage.uris import get_scheme, is_azure, is_s3, to_local_folder, to_spark_scheme
@@ -49,8 +50,8 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
 
     An example is ``write_mode: upsert`` with Parquet tables. The text also contains the remedy.
     """
-    if unknown_homes := list(_check_home_folders(config)):
-        yield from unknown_homes
+    if unusable := list(_check_local_folders(config)):
+        yield from unusable
         return  # the other checks need the absolute paths
     table_format = config.get("format") or "delta"
     for prefix, own, merged in iterate_settings(config):
@@ -197,14 +198,20 @@ def _check_exact_values(config: _Settings) -> Iterator[str]:
 # Locations of tables
 
 
-def _check_home_folders(config: _Settings) -> Iterator[str]:
-    """Yield an error text for each path that begins with the home folder of an unknown user."""
+def _check_local_folders(config: _Settings) -> Iterator[str]:
+    """Yield an error text for each path that this process cannot use.
+
+    It begins with the home folder of an unknown user, or has a character that the encoding of paths
+    does not have.
+    """
     paths = [(setting, config.get(setting)) for setting in _ADDRESSES]
     for setting, path in (*paths, *(("jars", jar) for jar in config.get("jars") or ())):
         try:
-            to_local_folder(path or "")
+            os.fsencode(to_local_folder(path or "") or "")
         except ConfigurationError as error:  # noqa: PERF203  (there are few paths)
             yield f"{setting}: {error}"
+        except UnicodeEncodeError as error:
+            yield f"{setting}: {describe_unencodable(error)}"
 
 
 def _check_addresses(table_format: str, config: _Settings) -> Iterator[str]:

@@ -99,6 +99,19 @@ def test_failure_type_of_each_error(error: Exception, kind: str) -> None:
     assert failure_type(error) == kind
 
 
+def test_path_that_the_locale_cannot_encode_is_a_config_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = UnicodeEncodeError("ascii", "/tmp/ä", 5, 6, "ordinal not in range(128)")
+    assert failure_type(error) == "system_error", "the code of the tap encodes a text as ASCII"
+    monkeypatch.setattr("sys.getfilesystemencoding", lambda: "ANSI_X3.4-1968")
+    assert failure_type(error) == "config_error"
+    assert summarize_error(error) == (
+        r"A path has the character '\xe4', which the encoding of paths in this environment (ascii)"
+        " does not have. If the locale is not UTF-8, set the environment variable PYTHONUTF8=1."
+    )
+
+
 def test_suppressed_context_is_ignored_in_the_failure_type() -> None:
     error = ValueError("of its own")
     error.__context__ = requests.Timeout()

@@ -42,6 +42,7 @@ def test_only_the_path_is_required() -> None:
         ({"path": "~no-such-user/a"}, "path: There is no home folder for '~no-such-user'"),
         ({"path": "/a", "remote": "sc://a", "staging": "~no-such-user"}, "staging: There is no"),
         ({"path": "/a", "jars": ["~no-such-user/a.jar"]}, "jars: There is no home folder"),
+        ({"path": "/a\ud800"}, r"path: A path has the character '\ud800', which the"),
         ({"path": "/a", "remote": "sc://[host", "staging": "/b"}, "remote: the host"),
     ],
 )
