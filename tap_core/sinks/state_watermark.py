@@ -7,6 +7,7 @@ consecutive states that wait for the same holders, only the newest is kept. This
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, KeysView
 from typing import Generic, TypeVar
 
@@ -70,12 +71,12 @@ class StateWatermark(Generic[_Holder]):
         `take` would return only the next one. Two states wait for the same objects if no object was
         registered between them.
         """
-        starts = set(self._since.values())
+        starts = sorted(self._since.values())
         kept = [
             (number, state)
             for (number, state), (following, _) in zip(
                 self._waiting, self._waiting[1:], strict=False
             )
-            if any(number <= start < following for start in starts)
+            if bisect_left(starts, number) < bisect_left(starts, following)
         ]
         self._waiting = kept + self._waiting[-1:]
