@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.io.private_files import replace_file
+from tap_core.io.private_files import make_parents, replace_file
 from tap_core.redaction import clean_document, make_redactor, redact_lines
 from tap_core.redaction.row_values import show_value
 from target_spark.cli.table_overview import read_run_rows, read_table
@@ -101,7 +101,7 @@ def write_html_report(
     html = environment.from_string(template).render(**page, plots=_draw(page), colors=COLORS)
     file = Path(path)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_parents(file)
         replace_file(file, html + "\n")
     except OSError as error:
         raise ConfigurationError(

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from tap_core.io.private_files import replace_file
+from tap_core.io.private_files import make_parents, replace_file
 from tap_core.redaction import clean_document, redact, redact_line
 from tap_core.telemetry import begin_stream, count_commit
 from target_spark.phase_timing import Phases
@@ -327,7 +327,7 @@ class Report:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report atomically, as a JSON file that only the current user can read."""
         file = Path(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_parents(file)
         replace_file(file, json.dumps(self.as_dict(), indent=2) + "\n")
 
     def progress(self) -> str:

@@ -23,7 +23,7 @@ from target_spark.errors import SparkUnavailableError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-__all__ = ["format_java_properties", "launch_environment"]
+__all__ = ["format_java_properties", "launch_environment", "utf8_locale"]
 
 _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SUBMIT_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
@@ -78,7 +78,7 @@ def launch_environment(
             if key in settings:
                 file = folder / f"java-{number}.options"
                 settings[key] = _hide_options(key, settings[key], file)
-        variables = _get_library_path(java, settings, environment)
+        variables = _get_library_path(java, settings, environment) | utf8_locale(environment)
         if environment.get(_SUBMIT_OPTIONS):
             file = folder / "java-submit.options"
             variables[_SUBMIT_OPTIONS] = _hide_options(
@@ -92,6 +92,20 @@ def launch_environment(
             text = f"{Path(submit_settings.properties_file).read_text(encoding='utf-8')}\n\n{text}"
         replace_file(folder / "spark.properties", text)
         yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*arguments, *rest])}
+
+
+def utf8_locale(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return ``LC_ALL`` for a JVM that this process starts, so that paths may have any characters.
+
+    Python uses UTF-8 for paths in the locales C and POSIX, but Java does not. Return {} for other
+    locales.
+
+    Args:
+        environ: The environment variables of this process.
+    """
+    names = ("LC_ALL", "LC_CTYPE", "LANG")
+    locale = next((environ[name] for name in names if environ.get(name)), "C")
+    return {"LC_ALL": "C.UTF-8"} if locale in {"C", "POSIX"} else {}
 
 
 def _get_library_path(

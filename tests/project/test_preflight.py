@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,10 +24,8 @@ JAVA_25 = 'openjdk version "25" 2025-09-16'
 def machine(tmp_path: Path) -> Path:
     """Return the only folder on PATH of a machine without Python and Java."""
     for tool in TOOLS:
-        for place in os.get_exec_path():
-            if (Path(place) / tool).exists():
-                (tmp_path / tool).symlink_to(Path(place) / tool)
-                break
+        if found := shutil.which(tool):
+            (tmp_path / tool).symlink_to(found)
     return tmp_path
 
 

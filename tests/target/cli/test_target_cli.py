@@ -498,3 +498,13 @@ def test_large_rows_take_no_more_than_600_megabytes(
             assert target.end() == 0, target.errors.decode()
         held.append(memory.jvm)
     assert held[0] < held[1] < held[0] + 600 * 1024 * 1024
+
+
+@pytest.mark.thorough
+@pytest_spark
+def test_paths_may_have_any_characters_in_the_locale_c(tmp_path: Path) -> None:
+    """Python uses UTF-8 for paths then. Java does so only in a locale with UTF-8."""
+    env = {**environment(), "LC_ALL": "C"}
+    done = run(tmp_path, schema("s_😀") + record(1, "s_😀") + state(1), env=env)
+    assert (done.returncode, done.stdout) == (0, b"1\n"), done.stderr.decode()
+    assert list((tmp_path / "tables").glob("*😀*"))

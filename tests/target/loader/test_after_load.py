@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -154,7 +155,8 @@ def test_actions_after_a_failed_one_are_skipped_unless_they_always_run(tmp_path:
     assert [bool(each["error"]) for each in report["after_load"]] == [True, True, False]
 
 
-def test_missing_program_is_named() -> None:
+def test_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
     (fault,), _ = act({"command": ["no-such-program", "--token=x1234567890"]})
     assert "No such file or directory" in str(fault)
     assert "no-such-program" in str(fault)

@@ -17,6 +17,7 @@ import pytest
 import target_spark
 from target_spark.errors import JobLockError, SparkDiedError, SparkUnavailableError
 from target_spark.spark.arrow_workers import map_in_arrow
+from target_spark.spark.launch_files import launch_environment
 from target_spark.spark.session import (
     JAVA_VERSIONS,
     Session,
@@ -283,6 +284,21 @@ def test_java_that_does_not_run_is_an_error(tmp_path, body, reason):
 def test_java_home_without_java_is_an_error_despite_java_on_the_path(tmp_path):
     with pytest.raises(SparkUnavailableError, match=f"{tmp_path}/bin/java -version: No such file"):
         check_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+
+
+@pytest.mark.parametrize(
+    "environ, variables",
+    [
+        ({}, {"LC_ALL": "C.UTF-8"}),
+        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, {"LC_ALL": "C.UTF-8"}),
+        ({"LC_ALL": "", "LC_CTYPE": "POSIX"}, {"LC_ALL": "C.UTF-8"}),
+        ({"LC_ALL": "de_DE.UTF-8", "LANG": "C"}, {}),
+        ({"LANG": "C.UTF-8"}, {}),
+    ],
+)
+def test_jvm_gets_a_locale_with_utf8_paths(environ, variables):
+    with launch_environment({}, "java", environ) as found:
+        assert {name: found[name] for name in found if name == "LC_ALL"} == variables
 
 
 def test_end_of_the_jvm_is_found_although_its_connection_broke_first():

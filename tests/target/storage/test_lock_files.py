@@ -158,7 +158,8 @@ def test_lock_file_that_is_not_regular_is_rejected_immediately(
 def test_lock_folder_that_is_a_link_or_file_is_rejected(tmp_path: Path, kind: str) -> None:
     """The target of the link is unchanged."""
     folder, elsewhere = tmp_path / "_target_spark", tmp_path / "elsewhere"
-    elsewhere.mkdir(mode=0o755)
+    elsewhere.mkdir()
+    elsewhere.chmod(0o755)
     if kind == "link":
         folder.symlink_to(elsewhere)
     else:
