@@ -271,8 +271,7 @@ class Tap(PluginBase):
     def update_estimate(self, rows: int | None = None, nbytes: int | None = None) -> None:
         """Replace the estimated total numbers of rows and bytes of this sync.
 
-        This has no effect if streams have their own estimates, because platforms do not support
-        both.
+        It has no effect if streams have their own estimates: platforms do not support both.
         """
         sync.estimates.emit_total_estimate(self.run, self.name, rows, nbytes)
 
@@ -523,6 +522,9 @@ class Tap(PluginBase):
     def _set_compatible_replication_methods(self) -> None:
         """Use FULL_TABLE for parents of a selected child that needs all of their records."""
         sync.stream_scheduler.force_full_table_parents(self)
+
+    def close(self) -> None:
+        """Release connections. Servers call it after the last use; override it for own clients."""
 
     @final
     def run_connection_test(self) -> bool:

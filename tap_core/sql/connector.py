@@ -43,7 +43,6 @@ from tap_core.sql.database_errors import (
     parse_url,
     translate_url_errors,
 )
-from tap_core.sql.engines import make_engine
 from tap_core.sql.fully_qualified_name import FullyQualifiedName as FullyQualifiedName
 from tap_core.sql.fully_qualified_name import split_name
 from tap_core.sql.type_widening import adapt_type, is_text, is_wider, loses_precision, type_rank
@@ -164,10 +163,19 @@ class SQLConnector:
     def create_engine(self) -> sa.Engine:
         """Return a new SQLAlchemy engine; override to change the engine's options."""
         url = parse_url(self.sqlalchemy_url)
-        return make_engine(url, self.serialize_json, self.deserialize_json)
+        try:
+            return sa.create_engine(
+                url,
+                echo=False,
+                pool_pre_ping=True,
+                json_serializer=self.serialize_json,
+                json_deserializer=self.deserialize_json,
+            )
+        except TypeError:  # dialects without JSON refuse its arguments
+            return sa.create_engine(url, echo=False, pool_pre_ping=True)
 
-    def __del__(self) -> None:
-        """Close the idle connections; otherwise drivers warn that they were not closed."""
+    def close(self) -> None:
+        """Close the idle connections. A later query opens new ones."""
         if isinstance(self._cached_engine, sa.Engine):
             self._cached_engine.dispose()
 

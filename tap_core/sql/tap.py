@@ -37,12 +37,8 @@ class SQLTap(Tap):
     exclude_schemas: Sequence[str] = []
     """Database schemas that discovery skips, such as system schemas."""
 
+    _catalog_dict: dict[str, Any] | None = None
     _tap_connector: SQLConnector | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create the tap; the arguments are those of `tap_core.Tap`."""
-        self._catalog_dict: dict[str, Any] | None = None
-        super().__init__(*args, **kwargs)
 
     @classmethod
     def append_builtin_config(cls, config_jsonschema: JsonSchema) -> None:
@@ -60,17 +56,19 @@ class SQLTap(Tap):
             self._tap_connector = self.default_stream_class.connector_class(dict(self.config))
         return self._tap_connector
 
+    def close(self) -> None:
+        """Close the idle connections of the connector. A later query opens new ones."""
+        if self._tap_connector is not None:
+            self._tap_connector.close()
+
     @property
     def catalog_dict(self) -> dict[str, Any]:
         """Input catalog as a dict or, without one, the discovered catalog, which is cached."""
         if self._catalog_dict is None:
             if self.input_catalog:
                 return self.input_catalog.to_dict()
-            self._catalog_dict = {
-                "streams": self.tap_connector.discover_catalog_entries(
-                    exclude_schemas=self.exclude_schemas
-                )
-            }
+            discover = self.tap_connector.discover_catalog_entries
+            self._catalog_dict = {"streams": discover(exclude_schemas=self.exclude_schemas)}
         return self._catalog_dict
 
     def discover_streams(self) -> Sequence[Stream]:

@@ -136,6 +136,9 @@ class SyncTap(Protocol):
     def check_streams(self) -> None:
         """Raise an error for a stream that cannot be read with the tap's settings."""
 
+    def close(self) -> None:
+        """Release connections."""
+
     def write_schemas(self) -> None:
         """Write the schema of every stream to the output, without reading records."""
 

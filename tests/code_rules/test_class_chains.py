@@ -30,7 +30,7 @@ LARGER: dict[str, tuple[int, int]] = {
     "ResponseTooLargeError": (19, 5),
     "ResponseTooSlowError": (19, 5),
     "SQLStream": (1012, 2),
-    "SQLTap": (906, 3),
+    "SQLTap": (904, 3),
     "TruncatedBodyError": (27, 5),
     "UntrustedHostError": (21, 5),
     "_HTTPStream": (1332, 2),

@@ -8,7 +8,6 @@ Source: Fivetran's Partner SDK, connector_sdk.proto.
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -62,14 +61,6 @@ def make_connector_service(
         },
         explain=lambda error: format_error(error, journal.clean),
     )
-
-
-def _delete_taps() -> None:
-    """Delete the taps of ended calls, which closes their connections.
-
-    A tap and its streams refer to each other, so only the garbage collector deletes them.
-    """
-    gc.collect()
 
 
 def _make_task(text: str) -> Any:
@@ -162,7 +153,7 @@ class _Connector:
     def _create_tap(self, configuration: Mapping[str, str], call: RpcCall) -> SyncTap:
         """Create a tap with the settings in a configuration, without catalog and state.
 
-        It is deleted at the end of the call.
+        It is closed at the end of the call.
 
         Raises:
             ConfigurationError: A setting is invalid, or gRPC calls are not allowed to set it.
@@ -172,7 +163,7 @@ class _Connector:
         self._journal.add_redactor(make_redactor(settings, schema))
         check_allowed_settings(settings, schema, self._allowance)
         tap = self._tap_class(config=settings, setup_mapper=False)
-        call.on_end(_delete_taps)
+        call.on_end(tap.close)
 
         def store_renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
             renewed = renew(self._renewed.get(configuration) or settings)
