@@ -48,9 +48,8 @@ def _normalize_type(schema: JsonSchema) -> None:
         schema.setdefault("format", "binary")
     elif "type" in schema:
         kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        named = list(
-            dict.fromkeys(kind or _NULL for kind in kinds)
-        )  # YAML reads an unquoted null as None
+        # YAML reads an unquoted null as None.
+        named = list(dict.fromkeys(kind or _NULL for kind in kinds))
         schema["type"] = named if isinstance(schema["type"], list) else named[0]
         if not named:
             del schema["type"]
