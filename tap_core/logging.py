@@ -285,7 +285,7 @@ def _set_exception_hooks() -> None:
     Hooks that other code has set are not replaced, except that of the package exceptiongroup, which
     sets one on import in Python 3.10.
     """
-    module = getattr(sys.excepthook, "__module__", "")
+    module = getattr(sys.excepthook, "__module__", None) or ""
     if sys.excepthook is sys.__excepthook__ or module.startswith("exceptiongroup."):
         sys.excepthook = _show_error
     if threading.excepthook is threading.__excepthook__:

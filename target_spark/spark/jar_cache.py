@@ -27,7 +27,7 @@ from tap_core.io.private_files import (
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.jar_versions import SHA256
 from target_spark.spark.jvm import cache_folder, share_folder
-from target_spark.spark.launch_files import format_java_properties, utf8_locale
+from target_spark.spark.launch_files import format_java_properties, get_utf8_locale
 
 __all__ = [
     "cached",
@@ -206,7 +206,7 @@ def fetch(conf: Mapping[str, str], home: Path, lock: int) -> bool:
         # spark-submit downloads the jars before it runs this class, which only prints its version.
         result = subprocess.run(  # noqa: S603  (Spark's own program)
             [*command, "spark-internal", "-version"],
-            env={**os.environ, **utf8_locale(os.environ), "SPARK_HOME": str(home)},
+            env={**os.environ, **get_utf8_locale(os.environ), "SPARK_HOME": str(home)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,  # signals to this process group do not reach the resolver

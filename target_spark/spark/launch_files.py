@@ -23,7 +23,7 @@ from target_spark.errors import SparkUnavailableError
 if TYPE_CHECKING:
     from argparse import Namespace
 
-__all__ = ["format_java_properties", "launch_environment", "utf8_locale"]
+__all__ = ["format_java_properties", "get_utf8_locale", "launch_environment"]
 
 _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _SUBMIT_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
@@ -78,7 +78,7 @@ def launch_environment(
             if key in settings:
                 file = folder / f"java-{number}.options"
                 settings[key] = _hide_options(key, settings[key], file)
-        variables = _get_library_path(java, settings, environment) | utf8_locale(environment)
+        variables = _get_library_path(java, settings, environment) | get_utf8_locale(environment)
         if environment.get(_SUBMIT_OPTIONS):
             file = folder / "java-submit.options"
             variables[_SUBMIT_OPTIONS] = _hide_options(
@@ -94,7 +94,7 @@ def launch_environment(
         yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*arguments, *rest])}
 
 
-def utf8_locale(environ: Mapping[str, str]) -> dict[str, str]:
+def get_utf8_locale(environ: Mapping[str, str]) -> dict[str, str]:
     """Return ``LC_ALL`` for a JVM that this process starts, so that paths may have any characters.
 
     Python uses UTF-8 for paths in the locales C and POSIX, but Java does not. Return {} for other
