@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -448,6 +448,50 @@ def test_disconnected_caller_ends_the_sync_and_the_next_one_starts():
     assert list(running) == []
     assert tables(Connector(TapNumbers).update())
     assert ended.wait(60)
+
+
+class TapClosed(TapNumbers):
+    """A tap that records in ``events`` when its records have ended and when it is closed."""
+
+    events: ClassVar[list[str]]
+
+    def close(self) -> None:
+        self.events.append("closed")
+        raise OSError("The client of the source has no connection.")
+
+
+def test_tap_is_closed_after_the_sync_that_a_disconnected_caller_has_left():
+    """A connection that the sync returns to its pool later would stay open."""
+
+    class Endless(Numbers):
+        def get_records(self, context: Any):
+            try:
+                while True:
+                    yield {"n": 1}
+                    time.sleep(0.01)
+            finally:
+                time.sleep(0.1)
+                TapClosed.events.append("records ended")
+
+    class TapEndless(TapClosed):
+        stream_class = Endless
+
+    TapClosed.events = []
+    caller = Caller()
+    running = Connector(TapEndless).update(caller=caller)
+    assert next(running).records
+    caller.leave()
+    assert list(running) == []
+    assert TapClosed.events == ["records ended", "closed"]
+
+
+def test_tap_that_cannot_be_closed_has_synced(caplog: pytest.LogCaptureFixture):
+    TapClosed.events = []
+    responses = list(Connector(TapClosed).update())
+    assert len(tables(responses)["numbers"]) == 3
+    assert states(responses)
+    assert TapClosed.events == ["closed"]
+    assert "The tap cannot be closed (OSError)." in caplog.text
 
 
 def test_disconnected_caller_ends_a_blocked_sync():

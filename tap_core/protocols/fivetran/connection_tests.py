@@ -8,6 +8,7 @@ retried only briefly, so that a test ends soon. Source: Fivetran's Partner SDK d
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import Final
 
 from tap_core.http.fail_fast import fail_fast
@@ -22,7 +23,7 @@ NAME_LIMIT: Final = 100
 
 def run_test(
     tests: Collection[str],
-    make_tap: Callable[[], SyncTap],
+    open_tap: Callable[[], AbstractContextManager[SyncTap]],
     name: str,
     hide: Callable[[str], str] = str,
 ) -> str | None:
@@ -30,7 +31,7 @@ def run_test(
 
     Args:
         tests: Names of the tap's tests. A test with another name fails, and no tap is created.
-        make_tap: Creates the tap.
+        open_tap: Creates the tap, and closes it at the end of the block.
         name: Name of the test, such as "connection".
         hide: Returns a text with its secrets redacted.
 
@@ -41,10 +42,12 @@ def run_test(
         known = ", ".join(map(repr, tests)) or "none"
         return f"There is no test {name[:NAME_LIMIT]!r}. Known are: {known}."
     try:
-        check = getattr(make_tap(), f"check_{name}", None)
-        if not callable(check):
-            return f"The test '{name}' cannot be run: the connector lacks the method check_{name}."
-        with fail_fast():
+        with open_tap() as tap, fail_fast():
+            check = getattr(tap, f"check_{name}", None)
+            if not callable(check):
+                return (
+                    f"The test '{name}' cannot be run: the connector lacks the method check_{name}."
+                )
             check()
     except Exception as error:  # noqa: BLE001  any exception fails the test
         return format_error(error, hide)

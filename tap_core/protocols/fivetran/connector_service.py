@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from json import dumps
 from typing import Any, Final, Generic, TypeVar
@@ -121,7 +122,7 @@ class _Connector:
         configuration = dict(request.configuration)
         failure = run_test(
             self._tap_class.connection_tests,
-            lambda: self._create_tap(configuration, call),
+            lambda: self._open_tap(configuration),
             request.name,
             self._journal.clean,
         )
@@ -133,9 +134,9 @@ class _Connector:
     def schema(self, request: Any, call: RpcCall) -> Any:
         """Handle the RPC `Schema`: return all tables and columns of the tap."""
         configuration = dict(request.configuration)
-        tap = self._create_tap(configuration, call)
-        tap.check_streams()
-        tables = discover_tables(tap)
+        with self._open_tap(configuration) as tap:
+            tap.check_streams()
+            tables = discover_tables(tap)
         self._known_tables.store(configuration, {table.id: table for table in tables})
         call.note(format_count(len(tables), "table"))
         return schema_response(tables, can_select=not self._tap_class.selection_not_supported)
@@ -144,26 +145,37 @@ class _Connector:
         """Handle the RPC `Update`: sync the tap, and yield encoded responses with its data."""
         configuration = dict(request.configuration)
         return update(
-            lambda: self._create_tap(configuration, call),
+            lambda: self._open_tap(configuration),
             request,
             call,
             self._known_tables.get(configuration),
         )
 
-    def _create_tap(self, configuration: Mapping[str, str], call: RpcCall) -> SyncTap:
-        """Create a tap with the settings in a configuration, without catalog and state.
+    @contextmanager
+    def _open_tap(self, configuration: Mapping[str, str]) -> Iterator[SyncTap]:
+        """Create a tap with the settings in a configuration, and close it after the block.
 
-        It is closed at the end of the call.
+        If it cannot be closed, that is logged: the data that it has sent are valid.
 
         Raises:
             ConfigurationError: A setting is invalid, or gRPC calls are not allowed to set it.
         """
+        tap = self._create_tap(configuration)
+        try:
+            yield tap
+        finally:
+            try:
+                tap.close()
+            except Exception as error:  # noqa: BLE001  raised by the author's code
+                _logger.warning("The tap cannot be closed (%s).", type(error).__name__)
+
+    def _create_tap(self, configuration: Mapping[str, str]) -> SyncTap:
+        """Create a tap with the settings in a configuration, without catalog and state."""
         schema = self._tap_class._full_schema()  # noqa: SLF001  the SDK's own method
         settings = self._renewed.get(configuration) or parse_configuration(configuration, schema)
         self._journal.add_redactor(make_redactor(settings, schema))
         check_allowed_settings(settings, schema, self._allowance)
         tap = self._tap_class(config=settings, setup_mapper=False)
-        call.on_end(tap.close)
 
         def store_renewed(renew: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
             renewed = renew(self._renewed.get(configuration) or settings)

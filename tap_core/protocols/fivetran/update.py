@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -80,7 +80,7 @@ def parse_state(text: str) -> dict[str, Any]:
 
 
 def update(
-    make_tap: Callable[[], SyncTap],
+    open_tap: Callable[[], AbstractContextManager[SyncTap]],
     request: Any,
     call: RpcCall,
     known_tables: KnownTables | None = None,
@@ -88,7 +88,7 @@ def update(
     """Sync a tap in a thread for the RPC `Update`, and yield the encoded responses.
 
     Args:
-        make_tap: Creates the tap.
+        open_tap: Creates the tap, and closes it at the end of the block.
         request: The UpdateRequest message, which has the selection and the state.
         call: The gRPC call. If it ends early, the sync stops.
         known_tables: Tables that the last Schema call with the same configuration returned, so that
@@ -96,7 +96,7 @@ def update(
     """
     queue = BoundedByteQueue()
     call.on_end(queue.leave)
-    job = _UpdateJob(make_tap, request, call, queue, known_tables)
+    job = _UpdateJob(open_tap, request, call, queue, known_tables)
     run = copy_context().run  # the log finds the current call in a context variable
     thread = threading.Thread(target=run, args=(job.run,), name="fivetran-update", daemon=True)
     thread.start()
@@ -111,7 +111,7 @@ def update(
 class _UpdateJob:
     """Sync of a tap for one Update call of Fivetran, run in a thread by the method `run`."""
 
-    make_tap: Callable[[], SyncTap]
+    open_tap: Callable[[], AbstractContextManager[SyncTap]]
     request: Any
     call: RpcCall
     queue: BoundedByteQueue
@@ -132,9 +132,13 @@ class _UpdateJob:
             self.queue.end()
 
     def _sync(self) -> None:
+        """Create the tap with the state and the selection of the request, and sync it."""
         state = parse_state(self.request.state_json)
         selection = Selection.from_request(self.request)
-        tap = self.make_tap()
+        with self.open_tap() as tap:
+            self._sync_tap(tap, selection, state)
+
+    def _sync_tap(self, tap: SyncTap, selection: Selection | None, state: dict[str, Any]) -> None:
         self.queue.check()
         tables, find_selection = _apply_selection(tap, selection)
         self.queue.check()
