@@ -70,5 +70,5 @@ def run_as(
     """
     whole = f"{_BEGIN}\n{imports}\n{_BECOME}\n{code}"
     command = [sys.executable, "-c", whole, str(user), str(group), *map(str, arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout.strip()
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return process.stdout.strip()

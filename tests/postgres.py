@@ -385,10 +385,10 @@ def _install(prefix: list[str], package: str) -> bool:
     apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
     install = [*apt, "install", "--no-install-recommends", package]
     for command in (install, [*apt, "update"], install):
-        done = _run(command)
-        if done.returncode == 0 and command is install:
+        process = _run(command)
+        if process.returncode == 0 and command is install:
             return True
-    print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+    print(process.stdout[-2000:], process.stderr[-2000:], file=sys.stderr)
     return False
 
 

@@ -12,8 +12,8 @@ from tests.http.server import Server, serving
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
+    with serving() as running_server:
+        yield running_server
 
 
 @pytest.fixture

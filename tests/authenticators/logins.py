@@ -44,8 +44,8 @@ class TokenServer:
         self._lock = threading.Lock()
         server.answers_by(self._answer)
 
-    def _answer(self, asked: ReceivedRequest) -> Reply:
-        body = dict(parse_qsl(asked.body.decode()))
+    def _answer(self, request: ReceivedRequest) -> Reply:
+        body = dict(parse_qsl(request.body.decode()))
         with self._lock:
             self.seen.append(body)
             if body.get("refresh_token") != self.good:

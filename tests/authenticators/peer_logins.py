@@ -128,8 +128,8 @@ def fixed(module: Any, name: str, arguments: dict[str, Any]) -> Any:
 
 
 def for_stream(module: Any, name: str) -> Any:
-    made = getattr(module, name).create_for_stream(STREAM, **FOR_STREAM[name])
-    return [sent(made), made.tap_name, dict(made.config)]
+    authenticator = getattr(module, name).create_for_stream(STREAM, **FOR_STREAM[name])
+    return [sent(authenticator), authenticator.tap_name, dict(authenticator.config)]
 
 
 def oauth(module: Any, answer: dict[str, Any], default: int | None) -> Any:
@@ -146,32 +146,32 @@ def oauth(module: Any, answer: dict[str, Any], default: int | None) -> Any:
                 "odd": "é&=",
             }
 
-    with answering(200, answer) as (url, asked):
-        made = Login(
+    with answering(200, answer) as (url, requests_received):
+        login = Login(
             stream=STREAM,
             auth_endpoint=f"{url}/token?a=1",
             oauth_scopes="read write",
             oauth_headers={"X-App": "1", "Accept": "x"},
             default_expiration=default,
         )
-        before = [made.is_token_valid(), made.access_token, made.expires_in, made.refresh_token]
-        first = sent(made)
-        after = [made.is_token_valid(), made.access_token, made.expires_in]
-        return [before, first, after, asked]
+        before = [login.is_token_valid(), login.access_token, login.expires_in, login.refresh_token]
+        first = sent(login)
+        after = [login.is_token_valid(), login.access_token, login.expires_in]
+        return [before, first, after, requests_received]
 
 
 def jwt_claims(module: Any) -> Any:
-    made = module.OAuthJWTAuthenticator(
+    authenticator = module.OAuthJWTAuthenticator(
         auth_endpoint="https://example.com/token",
         oauth_scopes="read",
         client_id="c",
         private_key="k",
         private_key_passphrase="p",
     )
-    claims = made.oauth_request_body
+    claims = authenticator.oauth_request_body
     claims["exp"] -= claims["iat"]
     del claims["iat"]
-    return [claims, made.private_key, made.private_key_passphrase]
+    return [claims, authenticator.private_key, authenticator.private_key_passphrase]
 
 
 def refused(module: Any) -> Any:
@@ -181,31 +181,31 @@ def refused(module: Any) -> Any:
         def handle_error(self, *, content: str, status_code: int | None) -> None:
             self.seen = [content, status_code]
 
-    with answering(400, {"error": "invalid_client"}) as (url, asked):
-        made = Login(auth_endpoint=url)
+    with answering(400, {"error": "invalid_client"}) as (url, requests_received):
+        login = Login(auth_endpoint=url)
         try:
-            made.update_access_token()
+            login.update_access_token()
         except RuntimeError as error:
-            words = str(error).partition(")")[0]
-            return [words, made.seen, len(asked), made.is_token_valid()]
+            message = str(error).partition(")")[0]
+            return [message, login.seen, len(requests_received), login.is_token_valid()]
         return None
 
 
 def warned(module: Any) -> Any:
-    found = {}
-    made = module.APIAuthenticatorBase(stream=STREAM)
+    categories = {}
+    authenticator = module.APIAuthenticatorBase(stream=STREAM)
     for title, use in {
         "stream": lambda: module.SimpleAuthenticator(stream=STREAM),
-        "config": lambda: made.config,
-        "tap_name": lambda: made.tap_name,
+        "config": lambda: authenticator.config,
+        "tap_name": lambda: authenticator.tap_name,
         "create_for_stream": lambda: module.BearerTokenAuthenticator.create_for_stream(STREAM, "t"),
         "nothing": lambda: module.SimpleAuthenticator(auth_headers={}),
     }.items():
-        with warnings.catch_warnings(record=True) as seen:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             use()
-        found[title] = sorted({warning.category.__name__ for warning in seen})
-    return found
+        categories[title] = sorted({warning.category.__name__ for warning in caught})
+    return categories
 
 
 def shape(kind: type) -> dict[str, Any]:
@@ -220,9 +220,9 @@ def shape(kind: type) -> dict[str, Any]:
         elif callable(member):
             parameters = inspect.signature(member).parameters.values()
             members[name] = [
-                f"{each.kind.name} {each.name}"
-                + ("" if each.default is each.empty else f" = {each.default!r}")
-                for each in parameters
+                f"{parameter.kind.name} {parameter.name}"
+                + ("" if parameter.default is parameter.empty else f" = {parameter.default!r}")
+                for parameter in parameters
             ]
     return members
 
@@ -230,13 +230,13 @@ def shape(kind: type) -> dict[str, Any]:
 @contextmanager
 def answering(status: int, document: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """Serve one response to all requests; yield the URL and the list of requests."""
-    asked: list[Any] = []
+    requests_received: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             names = ("Content-Type", "X-App", "Accept")
-            asked.append([self.path, body, [self.headers[name] for name in names]])
+            requests_received.append([self.path, body, [self.headers[name] for name in names]])
             content = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
@@ -250,7 +250,7 @@ def answering(status: int, document: dict[str, Any]) -> Iterator[tuple[str, list
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+            yield f"http://127.0.0.1:{server.server_address[1]}", requests_received
         finally:
             server.shutdown()
             thread.join()

@@ -101,16 +101,16 @@ def test_symbolic_link_is_kept(file, tmp_path):
 
 
 def test_file_is_replaced_atomically(file, monkeypatch):
-    seen = []
+    contents = []
     real = os.fsync
 
     def look(handle):
-        seen.append(file.read_text())
+        contents.append(file.read_text())
         real(handle)
 
     monkeypatch.setattr(os, "fsync", look)
     assert write_refresh_token(file, USED, "new") is None
-    assert seen == ['{"refresh_token": "old"}', '{"refresh_token": "new"}']
+    assert contents == ['{"refresh_token": "old"}', '{"refresh_token": "new"}']
 
 
 def test_link_in_place_of_the_temporary_file_is_not_followed(file, tmp_path, monkeypatch):
@@ -171,10 +171,10 @@ def test_full_disk_leaves_the_file_unchanged(file, monkeypatch):
 def test_failed_fsync_of_the_folder_is_not_an_error(file, monkeypatch):
     real = os.open
 
-    def refuse(path, flags, *more, **named):
+    def refuse(path, flags, *args, **kwargs):
         if flags == os.O_RDONLY:
             raise PermissionError(13, "Permission denied")
-        return real(path, flags, *more, **named)
+        return real(path, flags, *args, **kwargs)
 
     monkeypatch.setattr(os, "open", refuse)
     assert write_refresh_token(file, USED, "new") is None

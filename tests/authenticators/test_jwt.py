@@ -31,10 +31,10 @@ def pem(key, passphrase: str | None = None) -> str:
     ).decode()
 
 
-def asked_with(server, **given):
+def asked_with(server, **arguments):
     server.answers(Reply({"access_token": "token-1", "expires_in": 3600}))
     authenticator = OAuthJWTAuthenticator(
-        auth_endpoint=server.url, client_id="me", oauth_scopes="read", **given
+        auth_endpoint=server.url, client_id="me", oauth_scopes="read", **arguments
     )
     assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
     return {name: value for name, [value] in parse_qs(server.asked[0].body.decode()).items()}
@@ -60,9 +60,15 @@ def test_jwt_assertion_is_signed_with_the_private_key(server, key, passphrase, o
 @pytest.mark.filterwarnings("ignore::tap_core.exceptions.SingerSDKDeprecationWarning")
 def test_private_key_is_read_from_the_config_of_the_stream():
     stream = Stream(config={"private_key": "k", "private_key_passphrase": "p", "client_id": "c"})
-    made = OAuthJWTAuthenticator(stream=stream, auth_endpoint="https://x/t", oauth_scopes="a")
-    assert (made.private_key, made.private_key_passphrase, made.client_id) == ("k", "p", "c")
-    assert (made.auth_endpoint, made.oauth_scopes) == ("https://x/t", "a")
+    authenticator = OAuthJWTAuthenticator(
+        stream=stream, auth_endpoint="https://x/t", oauth_scopes="a"
+    )
+    assert (
+        authenticator.private_key,
+        authenticator.private_key_passphrase,
+        authenticator.client_id,
+    ) == ("k", "p", "c")
+    assert (authenticator.auth_endpoint, authenticator.oauth_scopes) == ("https://x/t", "a")
 
 
 def test_missing_private_key_is_an_error_before_any_request(server):

@@ -19,18 +19,18 @@ from tests.http.server import ReceivedRequest, Reply
 pytestmark = pytest.mark.filterwarnings("ignore::tap_core.exceptions.SingerSDKDeprecationWarning")
 
 
-def login(server, kind: type[Login] = Login, **given):
+def login(server, kind: type[Login] = Login, **arguments):
     url = f"{server.url}/oauth/token"
-    return kind(**{"client_id": "me", "client_secret": "s3cret", "auth_endpoint": url, **given})
+    return kind(**{"client_id": "me", "client_secret": "s3cret", "auth_endpoint": url, **arguments})
 
 
-def numbered(server, **more):
+def numbered(server, **fields):
     """Let the server issue token-1, then token-2, and so on."""
-    given = []
+    issued = []
 
     def answer(_: ReceivedRequest) -> Reply:
-        given.append(1)
-        return Reply({"access_token": f"token-{len(given)}", **more})
+        issued.append(1)
+        return Reply({"access_token": f"token-{len(issued)}", **fields})
 
     server.answers_by(answer)
 
@@ -47,10 +47,10 @@ def test_token_is_requested_once_and_sent_with_every_request(server):
     authenticator = login(server, oauth_headers={"X-App": "a"})
     for _ in range(3):
         assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
-    [asked] = server.asked
-    assert (asked.method, asked.path, asked.headers["X-App"]) == ("POST", "/oauth/token", "a")
-    assert asked.headers["Content-Type"] == "application/x-www-form-urlencoded"
-    assert asked.body == b"grant_type=client_credentials&client_id=me&client_secret=s3cret"
+    [request] = server.asked
+    assert (request.method, request.path, request.headers["X-App"]) == ("POST", "/oauth/token", "a")
+    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert request.body == b"grant_type=client_credentials&client_id=me&client_secret=s3cret"
 
 
 def test_no_token_is_requested_before_the_first_request(server):
@@ -94,7 +94,7 @@ def test_overridden_endpoint_and_body_are_evaluated_for_each_token(server):
     authenticator = login(server, Changing)
     authenticator.update_access_token()
     authenticator.update_access_token()
-    assert [(asked.path, asked.body) for asked in server.asked] == [
+    assert [(request.path, request.body) for request in server.asked] == [
         ("/elsewhere", b"call=1"),
         ("/elsewhere", b"call=2"),
     ]
@@ -129,7 +129,7 @@ def test_refresh_margin_is_at_most_a_ninth_of_the_lifetime(lifetime):
 
 
 @pytest.mark.parametrize(
-    "answered, default, kept",
+    "answered, default, lifetime",
     [
         (123, None, 123),
         (123, 234, 123),
@@ -143,11 +143,11 @@ def test_refresh_margin_is_at_most_a_ninth_of_the_lifetime(lifetime):
         (1e400, 60, 60),
     ],
 )
-def test_token_lifetime_is_read_from_expires_in_or_the_default(server, answered, default, kept):
+def test_token_lifetime_is_read_from_expires_in_or_the_default(server, answered, default, lifetime):
     numbered(server, **({} if answered is None else {"expires_in": answered}))
     authenticator = login(server, default_expiration=default)
     authenticator.update_access_token()
-    assert authenticator.expires_in == kept
+    assert authenticator.expires_in == lifetime
 
 
 def test_null_expires_in_uses_the_default_expiration(server):
@@ -201,9 +201,9 @@ def all_at_once(work, count: int = 8) -> None:
 def test_concurrent_threads_request_one_token(server):
     numbered(server, expires_in=3600)
     authenticator = login(server)
-    found = []
-    all_at_once(lambda: found.append(sent_with(authenticator).headers["Authorization"]))
-    assert found == ["Bearer token-1"] * 8
+    headers = []
+    all_at_once(lambda: headers.append(sent_with(authenticator).headers["Authorization"]))
+    assert headers == ["Bearer token-1"] * 8
     assert len(server.asked) == 1
 
 

@@ -29,14 +29,14 @@ def ours() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory) -> dict[str, Any]:
-    done = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
         check=True,
         capture_output=True,
         text=True,
         cwd=tmp_path_factory.mktemp("peer"),
     )
-    return dict(json.loads(done.stdout))
+    return dict(json.loads(process.stdout))
 
 
 @pytest.mark.parametrize("title", FIXED)
@@ -55,15 +55,15 @@ def test_token_request_and_cached_token_equal_those_of_singer_sdk(ours, theirs, 
     assert ours["oauth"][f"{title}, {default}"] == theirs["oauth"][f"{title}, {default}"]
 
 
-@pytest.mark.parametrize("what", ["jwt", "refused", "warned"])
-def test_claims_refusals_and_warnings_equal_those_of_singer_sdk(ours, theirs, what):
-    assert ours[what] == theirs[what]
+@pytest.mark.parametrize("case", ["jwt", "refused", "warned"])
+def test_claims_refusals_and_warnings_equal_those_of_singer_sdk(ours, theirs, case):
+    assert ours[case] == theirs[case]
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_class_has_the_members_of_singer_sdk(ours, theirs, name):
-    mine = {key: value for key, value in ours["shape"][name].items() if key not in OURS_ALONE}
-    assert mine == theirs["shape"][name]
+    members = {key: value for key, value in ours["shape"][name].items() if key not in OURS_ALONE}
+    assert members == theirs["shape"][name]
 
 
 def test_every_public_class_of_singer_sdk_exists(ours, theirs):

@@ -43,14 +43,14 @@ def test_used_refresh_token_is_never_sent_again(tokens):
 def test_config_shows_the_new_refresh_token_after_an_update(tokens):
     settings = {"oauth": {"refreshToken": "refresh-0", "x": "refresh-0"}, "list": ["refresh-0"]}
     authenticator = refreshing(tokens, **settings)
-    given = authenticator.config
+    config_before = authenticator.config
     authenticator.update_access_token()
     assert dict(authenticator.config) == {
         "refresh_token": "refresh-1",
         "oauth": {"refreshToken": "refresh-1", "x": "refresh-0"},
         "list": ["refresh-0"],
     }
-    assert given["refresh_token"] == "refresh-0"
+    assert config_before["refresh_token"] == "refresh-0"
 
 
 def test_old_refresh_token_of_the_author_is_replaced_by_the_newest(tokens):
@@ -105,8 +105,13 @@ def test_threads_with_separate_authenticators_refresh_one_after_another(tokens):
 
 
 def test_refresh_token_is_kept_if_the_response_has_no_new_one(server, tokens, caplog):
-    for more in ({}, {"refresh_token": "refresh-0"}, {"refresh_token": None}, {"refresh_token": 3}):
-        server.answers(Reply({"access_token": "a", **more}))
+    for fields in (
+        {},
+        {"refresh_token": "refresh-0"},
+        {"refresh_token": None},
+        {"refresh_token": 3},
+    ):
+        server.answers(Reply({"access_token": "a", **fields}))
         authenticator = refreshing(tokens)
         authenticator.update_access_token()
         assert authenticator.config["refresh_token"] == "refresh-0"
@@ -225,4 +230,4 @@ def test_newest_refresh_token_is_found_for_any_older_one(replacements):
             known.record_replacement(used, token)
             newest[used] = token
             assert known.get_latest(used) == known.get_latest(token) == token
-    assert all(known.get_latest(each) in "abcd" for each in "abcd")
+    assert all(known.get_latest(letter) in "abcd" for letter in "abcd")

@@ -41,10 +41,10 @@ def test_auth_headers_are_added_to_the_headers_of_the_request():
 
 
 def test_auth_headers_argument_is_copied():
-    given = {"X-Key": "k"}
-    authenticator = SimpleAuthenticator(auth_headers=given)
+    headers = {"X-Key": "k"}
+    authenticator = SimpleAuthenticator(auth_headers=headers)
     authenticator.auth_headers["X-Other"] = "o"
-    assert given == {"X-Key": "k"}
+    assert headers == {"X-Key": "k"}
     assert SimpleAuthenticator().auth_headers == {}
 
 
@@ -120,21 +120,23 @@ def test_repr_shows_no_credential(kind, arguments, name):
 def test_stream_argument_provides_tap_name_and_config_with_a_warning(by_name):
     stream = Stream(config={"a": 1})
     with pytest.warns(SingerSDKDeprecationWarning, match="The `stream` parameter will be removed"):
-        made = SimpleAuthenticator(stream=stream) if by_name else SimpleAuthenticator(stream)
+        authenticator = (
+            SimpleAuthenticator(stream=stream) if by_name else SimpleAuthenticator(stream)
+        )
     with pytest.warns(SingerSDKDeprecationWarning, match="The `tap_name` property will be removed"):
-        assert made.tap_name == "tap-x"
+        assert authenticator.tap_name == "tap-x"
     with pytest.warns(SingerSDKDeprecationWarning, match="The `config` property will be removed"):
-        config = made.config
+        config = authenticator.config
     assert config == {"a": 1}
     with pytest.raises(TypeError):
         config["a"] = 2
-    made.tap_name = "tap-y"
-    assert made._tap_name == "tap-y"
+    authenticator.tap_name = "tap-y"
+    assert authenticator._tap_name == "tap-y"
 
 
 def test_authenticator_without_a_stream_has_an_empty_config():
-    made = APIAuthenticatorBase("anything", also="ignored")
-    assert (made._config, made._tap_name, made.logger.name) == (
+    authenticator = APIAuthenticatorBase("anything", also="ignored")
+    assert (authenticator._config, authenticator._tap_name, authenticator.logger.name) == (
         {},
         "tap",
         "tap_core.authenticators",
@@ -142,12 +144,12 @@ def test_authenticator_without_a_stream_has_an_empty_config():
 
 
 def test_attach_keeps_the_first_tap():
-    made = APIAuthenticatorBase()
-    made.attach(SimpleNamespace())
-    assert made._tap is None
-    made.attach(Stream(_tap="first"))
-    made.attach(Stream(_tap="second"))
-    assert made._tap == "first"
+    authenticator = APIAuthenticatorBase()
+    authenticator.attach(SimpleNamespace())
+    assert authenticator._tap is None
+    authenticator.attach(Stream(_tap="first"))
+    authenticator.attach(Stream(_tap="second"))
+    assert authenticator._tap == "first"
 
 
 @pytest.mark.filterwarnings("ignore:The `stream` parameter")
@@ -164,11 +166,11 @@ def test_attach_keeps_the_first_tap():
     ],
 )
 def test_create_for_stream_still_works_with_a_deprecation_warning(kind, arguments, header):
-    words = "The `create_for_stream` method will be removed"
-    with pytest.warns(SingerSDKDeprecationWarning, match=words) as caught:
-        made = kind.create_for_stream(Stream(), **arguments)
-    assert type(made) is kind
-    assert made.auth_headers == header
+    message = "The `create_for_stream` method will be removed"
+    with pytest.warns(SingerSDKDeprecationWarning, match=message) as caught:
+        authenticator = kind.create_for_stream(Stream(), **arguments)
+    assert type(authenticator) is kind
+    assert authenticator.auth_headers == header
     assert caught[0].filename == __file__
 
 
@@ -201,18 +203,18 @@ def test_singleton_is_created_again_after_its_constructor_failed():
 def test_concurrent_threads_get_the_same_singleton():
     together = threading.Barrier(8)
     single = SingletonMeta("Single", (Counted,), {"made": 0})
-    found = []
+    instances = []
 
     def ask():
         together.wait(60)
-        found.append(single())
+        instances.append(single())
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert (len(found), len(set(map(id, found))), single.made) == (8, 1, 1)
+    assert (len(instances), len(set(map(id, instances))), single.made) == (8, 1, 1)
 
 
 # Any URL

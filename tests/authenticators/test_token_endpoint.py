@@ -32,10 +32,10 @@ GOOD = Reply({"access_token": "token-1"})
 SECRETS = ("s3cret", "in-the-query", "in-the-url", "top-secret")
 
 
-def login(server, kind: type[Login] = Login, **given):
+def login(server, kind: type[Login] = Login, **arguments):
     url = f"{server.url}/oauth/token?api_key=in-the-query#x"
     url = url.replace("//", "//me:in-the-url@", 1)
-    return kind(client_id="me-id", client_secret="s3cret", auth_endpoint=url, **given)
+    return kind(client_id="me-id", client_secret="s3cret", auth_endpoint=url, **arguments)
 
 
 def failure(authenticator) -> AccessTokenError:
@@ -46,9 +46,9 @@ def failure(authenticator) -> AccessTokenError:
 
 def everything(error, caplog) -> str:
     """Return all text that a log could contain: lines, traceback, and the error as JSON."""
-    shown = "".join(traceback.format_exception(error))
+    formatted = "".join(traceback.format_exception(error))
     record = logging.makeLogRecord({"exc_info": (type(error), error, error.__traceback__)})
-    return f"{caplog.text}{shown}{StructuredFormatter().format(record)}{error!r}"
+    return f"{caplog.text}{formatted}{StructuredFormatter().format(record)}{error!r}"
 
 
 # Temporary failures
@@ -63,8 +63,8 @@ def test_temporary_failure_of_the_endpoint_is_retried(server, caplog, status):
     assert len(server.asked) == 3
     first, second = authenticator.waits
     assert 1 <= first <= 2 <= second <= 3
-    place = f"{server.url}/oauth/token"
-    assert f"No access token from {place}: status {status}; retrying in" in caplog.text
+    url = f"{server.url}/oauth/token"
+    assert f"No access token from {url}: status {status}; retrying in" in caplog.text
     assert "after try 1 of 11" in caplog.text
     assert not any(secret in caplog.text for secret in SECRETS)
 
@@ -201,8 +201,8 @@ def test_very_long_token_is_an_error(server, field):
 
 
 def test_failed_certificate_verification_is_not_retried():
-    refused = requests.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED")
-    assert not RequestOutcome(utc_now(), error=refused).is_retryable
+    ssl_error = requests.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED")
+    assert not RequestOutcome(utc_now(), error=ssl_error).is_retryable
     assert RequestOutcome(utc_now(), error=requests.exceptions.SSLError("EOF")).is_retryable
 
 
@@ -265,8 +265,8 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["error", "error_description", "x"]), JSON) | JSON)
 def test_oauth_error_of_any_response_is_short_text_or_none(document):
-    for words in parse_oauth_error(json.dumps(document), Secrets(("secret",))):
-        assert words is None or (words.strip() and len(words) <= 301)
+    for message in parse_oauth_error(json.dumps(document), Secrets(("secret",))):
+        assert message is None or (message.strip() and len(message) <= 301)
 
 
 def test_long_oauth_error_description_is_truncated():

@@ -60,10 +60,10 @@ def api():
     """Return a reply function that accepts the first refresh token once, then the second."""
     good = ["first"]
 
-    def answer(asked):
-        if asked.path != "/token":
+    def answer(request):
+        if request.path != "/token":
             return page({"id": 1})
-        (used,) = parse_qs(asked.body.decode())["refresh_token"]
+        (used,) = parse_qs(request.body.decode())["refresh_token"]
         if used != good[-1]:
             return Reply({"error": "invalid_grant"}, 400)
         good.append("second")
@@ -82,19 +82,19 @@ def test_refresh_token_is_written_back_only_with_a_single_config_file(
         settings = {"url": server.url, "refresh_token": "first"}
         (tmp_path / "config.json").write_text(json.dumps(settings, indent=3))
         (tmp_path / "more.json").write_text("{}")
-        more = ["--config", "more.json"] if files > 1 else []
-        done = subprocess.run(
-            [sys.executable, "tap.py", "--config", "config.json", *more],
+        second_config = ["--config", "more.json"] if files > 1 else []
+        process = subprocess.run(
+            [sys.executable, "tap.py", "--config", "config.json", *second_config],
             capture_output=True,
             text=True,
             check=False,
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
-    assert done.returncode == 0, done.stderr
-    assert '"id":1' in done.stdout
-    kept = "second" if files == 1 else "first"
-    expected = json.dumps({**settings, "refresh_token": kept}, indent=3)
+    assert process.returncode == 0, process.stderr
+    assert '"id":1' in process.stdout
+    stored_token = "second" if files == 1 else "first"
+    expected = json.dumps({**settings, "refresh_token": stored_token}, indent=3)
     assert (tmp_path / "config.json").read_text() == expected
-    assert ("The next run needs the new one" in done.stderr) is (files > 1)
-    assert "second" not in done.stderr
+    assert ("The next run needs the new one" in process.stderr) is (files > 1)
+    assert "second" not in process.stderr

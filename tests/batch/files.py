@@ -45,8 +45,8 @@ def rows_named(messages: Iterable[dict[str, Any]], stream: str | None = None) ->
 def numbers(value: Any) -> Any:
     """Return a value with all numbers as decimals, to compare numbers of any type."""
     if isinstance(value, dict):
-        return {key: numbers(each) for key, each in value.items()}
+        return {key: numbers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [numbers(each) for each in value]
+        return [numbers(item) for item in value]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return Decimal(repr(value)) if is_number else value

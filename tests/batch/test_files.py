@@ -59,8 +59,8 @@ def config(root, form, compression, size=3):
     return BatchConfig.from_dict(batch_config(root, form, compression, size)["batch_config"])
 
 
-def read(path, form, compression=None, **given):
-    return list(read_rows(path, BaseBatchFileEncoding(form, compression), stream="s", **given))
+def read(path, form, compression=None, **options):
+    return list(read_rows(path, BaseBatchFileEncoding(form, compression), stream="s", **options))
 
 
 # Batchers
@@ -157,8 +157,15 @@ def test_values_are_encoded_as_in_record_messages(tmp_path):
     file = BatchFileWriter(
         config(tmp_path, "jsonl", "none"), get_format(BaseBatchFileEncoding("jsonl")), names, {}
     )
-    at = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
-    values = {"d": Decimal("1.10"), "big": 10**30, "at": at, "nan": float("nan"), "s": {1}, 3: "ä"}
+    time = datetime(2024, 1, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
+    values = {
+        "d": Decimal("1.10"),
+        "big": 10**30,
+        "at": time,
+        "nan": float("nan"),
+        "s": {1},
+        3: "ä",
+    }
     file.write([encode_row(values)])
     assert Path(file.close().removeprefix("file://")).read_text() == (
         '{"d":1.10,"big":1000000000000000000000000000000,'
@@ -182,10 +189,13 @@ def test_failed_file_is_removed_and_named_in_the_error(tmp_path, form):
             (tmp_path / filename).touch()
             return Full()
 
-    given = config(tmp_path, form, "none" if form == "jsonl" else None)
-    given.storage = FullStorage(str(tmp_path))
+    batch_config = config(tmp_path, form, "none" if form == "jsonl" else None)
+    batch_config.storage = FullStorage(str(tmp_path))
     file = BatchFileWriter(
-        given, get_format(given.encoding), FileNamer("t", "s", given.storage), {}
+        batch_config,
+        get_format(batch_config.encoding),
+        FileNamer("t", "s", batch_config.storage),
+        {},
     )
     with pytest.raises(BatchFileError, match=rf"{tmp_path}/t--s-.*: .*No space left") as error:
         (file.write([b'{"id":1}']), file.close())
@@ -203,9 +213,14 @@ def test_batcher_leaves_no_file_if_a_record_cannot_be_encoded(tmp_path, form):
 
 def test_file_that_cannot_be_created_is_named_in_the_error(tmp_path):
     (tmp_path / "file").touch()
-    given = config(tmp_path / "file", "jsonl", None)
+    batch_config = config(tmp_path / "file", "jsonl", None)
     with pytest.raises(BatchFileError, match=r"file/p-t--s-.*cannot be written"):
-        BatchFileWriter(given, get_format(given.encoding), FileNamer("t", "s", given.storage), {})
+        BatchFileWriter(
+            batch_config,
+            get_format(batch_config.encoding),
+            FileNamer("t", "s", batch_config.storage),
+            {},
+        )
 
 
 # Parquet
@@ -276,7 +291,7 @@ def test_values_beyond_the_schema_type_widen_the_parquet_type(name, values, kind
     assert str(table.schema.field(name).type) == kind
     read = [row[name] for row in rows]
     assert numbers(read) == numbers(values)
-    assert [type(each) is bool for each in read] == [type(each) is bool for each in values]
+    assert [type(item) is bool for item in read] == [type(item) is bool for item in values]
 
 
 JSON = st.recursive(
@@ -299,8 +314,8 @@ ROWS = st.lists(
 def without_absent(value):
     """Return a value without nulls in objects, which Parquet may drop."""
     if isinstance(value, dict):
-        return {key: without_absent(each) for key, each in value.items() if each is not None}
-    return [without_absent(each) for each in value] if isinstance(value, list) else value
+        return {key: without_absent(item) for key, item in value.items() if item is not None}
+    return [without_absent(item) for item in value] if isinstance(value, list) else value
 
 
 @settings(max_examples=60)
@@ -391,9 +406,9 @@ def test_nan_and_unpaired_surrogates_are_read(tmp_path):
 
 def test_file_name_is_resolved_in_the_configured_storage(tmp_path):
     (tmp_path / "a b").mkdir()
-    for place in (tmp_path / "a b" / "x y.json", tmp_path / "a b" / "deep" / "z.json"):
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(json.dumps({"id": place.name}))
+    for path in (tmp_path / "a b" / "x y.json", tmp_path / "a b" / "deep" / "z.json"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"id": path.name}))
     for root in (str(tmp_path / "a b"), (tmp_path / "a b").as_uri()):
         storage = StorageTarget(root)
         assert read("s3://other/x%20y.json", "jsonl", storage=storage) == [{"id": "x y.json"}]

@@ -24,13 +24,13 @@ JSONL = {"format": "jsonl", "compression": "gzip"}
 
 
 def test_batch_config_survives_conversion_to_objects_and_back():
-    given = {"encoding": JSONL, "storage": {"root": "s3://b", "prefix": "p", "params": {"k": 1}}}
-    config = BatchConfig.from_dict(given)
+    document = {"encoding": JSONL, "storage": {"root": "s3://b", "prefix": "p", "params": {"k": 1}}}
+    config = BatchConfig.from_dict(document)
     assert config.encoding == BaseBatchFileEncoding("jsonl", "gzip")
     assert config.storage == StorageTarget("s3://b", "p", {"k": 1})
-    assert config.asdict() == {**given, "batch_size": 10_000}
+    assert config.asdict() == {**document, "batch_size": 10_000}
     assert asdict(config.encoding) == JSONL
-    assert config.storage.asdict() == given["storage"]
+    assert config.storage.asdict() == document["storage"]
 
 
 def test_batch_config_accepts_encoding_and_storage_objects():
@@ -39,14 +39,14 @@ def test_batch_config_accepts_encoding_and_storage_objects():
     assert (config.encoding, config.storage, config.batch_size) == (encoding, storage, 5)
 
 
-@pytest.mark.parametrize("given, size", [({"batch_size": 3}, 3), ({"batch_size": None}, 10_000)])
-def test_batch_size_has_a_default(given, size):
-    config = BatchConfig.from_dict({"encoding": JSONL, "storage": {"root": "r"}, **given})
+@pytest.mark.parametrize("fields, size", [({"batch_size": 3}, 3), ({"batch_size": None}, 10_000)])
+def test_batch_size_has_a_default(fields, size):
+    config = BatchConfig.from_dict({"encoding": JSONL, "storage": {"root": "r"}, **fields})
     assert config.batch_size == size
 
 
 @pytest.mark.parametrize(
-    "given, message",
+    "document, message",
     [
         ({}, "batch_config lacks 'encoding' and 'storage'"),
         ({"encoding": JSONL, "storage": {}}, "lacks 'storage'"),
@@ -61,18 +61,18 @@ def test_batch_size_has_a_default(given, size):
         ({"encoding": JSONL, "storage": {"root": "r", "params": "k"}}, "must be an object"),
     ],
 )
-def test_missing_and_unknown_keys_are_named_in_the_error(given, message):
+def test_missing_and_unknown_keys_are_named_in_the_error(document, message):
     with pytest.raises(ConfigurationError, match=message):
-        BatchConfig.from_dict(given)
+        BatchConfig.from_dict(document)
 
 
 @pytest.mark.parametrize("kind", [JSONLinesEncoding, ParquetEncoding])
 def test_format_specific_encoding_classes_are_deprecated(kind):
     with pytest.warns(SingerSDKDeprecationWarning, match="Use BaseBatchFileEncoding"):
-        made = kind(compression="gzip")
-    assert made.format in {each.value for each in BatchFileFormat}
+        encoding = kind(compression="gzip")
+    assert encoding.format in {member.value for member in BatchFileFormat}
     with pytest.warns(SingerSDKDeprecationWarning) as caught:
-        kind.from_dict({"format": made.format})
+        kind.from_dict({"format": encoding.format})
     assert len(caught) == 1
 
 

@@ -29,14 +29,14 @@ from tap_core.limits.memory import MIB, Bound, InputTooLargeError
 SMALL = FileLimits(Bound(1000, "the setting batch_max_line_bytes"))
 
 
-def read(path: object, form: str = "jsonl", compression: str | None = None, **given: Any) -> Any:
+def read(path: object, form: str = "jsonl", compression: str | None = None, **options: Any) -> Any:
     encoding = BaseBatchFileEncoding(form, compression)
-    return list(read_rows(str(path), encoding, stream="s", **given))
+    return list(read_rows(str(path), encoding, stream="s", **options))
 
 
-def read_error(*args: Any, **given: Any) -> str:
+def read_error(*args: Any, **options: Any) -> str:
     with pytest.raises(BatchFileError) as error:
-        read(*args, **given)
+        read(*args, **options)
     return str(error.value).partition("cannot be read: ")[2]
 
 
@@ -245,9 +245,9 @@ def test_unreadable_page_header_is_rejected(tmp_path):
     table = pa.table({"x": [os.urandom(50).hex() for _ in range(1_000)]})
     parquet.write_table(table, path, use_dictionary=False, compression="none")
     start = parquet.read_metadata(path).row_group(0).column(0).data_page_offset
-    whole = path.read_bytes()
+    content = path.read_bytes()
     for broken in (b"\xff" * 40, b"\x1c" * 5_000, b"\x00" * 40, b"\x15\x00" + b"\x8f" * 40):
-        path.write_bytes(whole[:start] + broken + whole[start + len(broken) :])
+        path.write_bytes(content[:start] + broken + content[start + len(broken) :])
         assert f"a page header at byte {start:,} that cannot be read" in read_error(
             path, "parquet", limits=limits
         )
@@ -389,7 +389,7 @@ def test_no_compressed_row_takes_more_than_600_megabytes(tmp_path, head, block, 
     packed(tmp_path / "rows", head, block, times)
     command = [sys.executable, "-c", BOMBS, str(tmp_path / "rows"), "jsonl", "gzip"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=True, env=environment
     )
-    assert int(done.stdout.split()[-1]) < 600, done.stdout
+    assert int(process.stdout.split()[-1]) < 600, process.stdout

@@ -30,15 +30,15 @@ pytestmark = [
 
 def run(side, *args, stdin=b""):
     sdk, python = SIDES[side]
-    done = subprocess.run(
+    process = subprocess.run(
         [python, str(PROGRAM), *args],
         input=stdin,
         capture_output=True,
         env={**os.environ, "BATCH_SDK": sdk, "PYTHONPATH": str(ROOT), "LOGLEVEL": "ERROR"},
         check=False,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return done
+    assert process.returncode == 0, process.stderr.decode()
+    return process
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,9 @@ def taps(tmp_path_factory):
 @pytest.mark.parametrize("form, compression", FORMS)
 def test_files_and_file_names_are_those_of_singer_sdk(taps, form, compression):
     ours, theirs = (parsed(taps(side, form, compression)) for side in SIDES)
-    batches = [[each for each in side if each["type"] == "BATCH"] for side in (ours, theirs)]
+    batches = [
+        [message for message in side if message["type"] == "BATCH"] for side in (ours, theirs)
+    ]
     for our, their in zip(*batches, strict=True):
         assert our.keys() == their.keys()
         assert our["encoding"] == their["encoding"]
@@ -72,8 +74,8 @@ def masked(path):
 
 def test_state_follows_each_batch_as_in_singer_sdk(taps):
     ours, theirs = (parsed(taps(side, "jsonl", "gzip")) for side in SIDES)
-    assert [values(each) for each in ours if each["type"] in {"BATCH", "STATE"}] == [
-        values(each) for each in theirs if each["type"] in {"BATCH", "STATE"}
+    assert [values(message) for message in ours if message["type"] in {"BATCH", "STATE"}] == [
+        values(message) for message in theirs if message["type"] in {"BATCH", "STATE"}
     ]
 
 
@@ -90,10 +92,10 @@ def test_each_target_reads_the_batch_files_of_the_other_sdk(
 ):
     config = tmp_path / "config.json"
     config.write_text("{}")
-    done = run(reader, "target", str(config), stdin=taps(writer, form, compression))
+    process = run(reader, "target", str(config), stdin=taps(writer, form, compression))
     rows = [
         row
-        for line in done.stderr.splitlines()
+        for line in process.stderr.splitlines()
         if line.startswith(b"[")
         for row in json.loads(line)
     ]
@@ -101,4 +103,4 @@ def test_each_target_reads_the_batch_files_of_the_other_sdk(
     assert [row["name"] for row in rows][1:3] == ["name 1 \u00e4", None]
     assert [row["deep"] for row in rows] == [{"a": n} for n in range(8)]
     assert [float(row["price"]) for row in rows] == [n * 1.25 for n in range(8)]
-    assert parsed(b'{"value":' + done.stdout.splitlines()[-1] + b"}\n")
+    assert parsed(b'{"value":' + process.stdout.splitlines()[-1] + b"}\n")

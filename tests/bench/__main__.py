@@ -108,13 +108,13 @@ def main(arguments: list[str]) -> int:
     skipped: list[str] = []
     for name in options.names or BENCHMARKS:
         benchmark = BENCHMARKS[name]
-        more = {"scaled_from": options.scaled_from} if name in SCALED else {}
+        options_of_benchmark = {"scaled_from": options.scaled_from} if name in SCALED else {}
         print(f"{name}: {benchmark.run.__doc__}", file=sys.stderr)
         try:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 records = options.records or benchmark.records
                 rounds = options.rounds or benchmark.rounds
-                for row in benchmark.run(Path(folder), records, rounds, **more):
+                for row in benchmark.run(Path(folder), records, rounds, **options_of_benchmark):
                     rows.append(row)
                     print("", " | ".join(row.cells()), file=sys.stderr)
         except MissingPeerError as error:

@@ -50,8 +50,8 @@ def read(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     }
     for name, program in programs.items():
         run(program, folder / "output")
-        found = checks.read_airbyte_records(folder / "output", "narrow")
-        checks.compare_rows(name, found, generator.narrow(records))
+        rows = checks.read_airbyte_records(folder / "output", "narrow")
+        checks.compare_rows(name, rows, generator.narrow(records))
     runs = in_turns(programs, rounds)
     title = f"source, {records:,} records of 8 columns"
     yield Row(title, CDK, runs["ours"].cpu, runs[CDK].cpu, "times less", 3)

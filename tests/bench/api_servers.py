@@ -45,7 +45,7 @@ def make_readings(count: int) -> list[dict[str, Any]]:
     step = timedelta(seconds=int(interval.total_seconds()))
     times = ((first + number * step).strftime(FORMAT) for number in range(count))
     records = generator.narrow(count)
-    return [{**record, "updated_at": at} for record, at in zip(records, times, strict=True)]
+    return [{**record, "updated_at": time} for record, time in zip(records, times, strict=True)]
 
 
 def child_records(part: int) -> list[dict[str, Any]]:

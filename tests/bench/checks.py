@@ -45,13 +45,13 @@ def read_airbyte_records(path: Path, stream: str) -> Iterator[Mapping[str, Any]]
             yield message["record"]["data"]
 
 
-def compare_rows(program: str, found: Records, expected: Records) -> None:
+def compare_rows(program: str, actual: Records, expected: Records) -> None:
     """Compare two sequences of records.
 
     Raises:
         WrongRowsError: They differ. The message shows the first difference.
     """
-    for number, (row, expected_row) in enumerate(zip_longest(found, expected)):
+    for number, (row, expected_row) in enumerate(zip_longest(actual, expected)):
         if row != expected_row:
             message = f"{program}: record {number} is {row!r} instead of {expected_row!r}"
             raise WrongRowsError(message)

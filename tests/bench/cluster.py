@@ -125,7 +125,7 @@ def many_partitions(folder: Path, records: int, rounds: int) -> Iterator[Row]:
             for count in counts:
                 tap = {"parts": count, "records": 10}
                 costs[count].append(run_and_check(cluster, f"many-{count}", tap))
-    walls = {count: median(cost.wall for cost in found) for count, found in costs.items()}
+    walls = {count: median(cost.wall for cost in step_costs) for count, step_costs in costs.items()}
     title = f"cluster, {records:,} partitions of 10 records, without the start"
     few_wall, many_wall = (walls[count] - walls[PARTS] for count in (few, records))
     fewer = f"4 times {few:,}"
@@ -198,22 +198,22 @@ def hundred_executors(folder: Path, records: int, rounds: int) -> Iterator[Row]:
 
 def _measure_costs(cluster: Cluster, records: int) -> simulation.Costs:
     """Measure the costs of the simulation with steps of one application and with two loads."""
-    many, few, each = 1_000, 64, 10
+    many, few, records_per_part = 1_000, 64, 10
     names = [
         f"{parts}:{tasks}:{count}"
         for parts, tasks, count in (
-            (few, few, each),
-            (many, few, each),
-            (many, many, each),
+            (few, few, records_per_part),
+            (many, few, records_per_part),
+            (many, many, records_per_part),
             (few, few, records // few),
         )
     ]
     # The first step includes the start of the executors. The first run of each step is not used,
     # because Java compiles code.
-    cold, *found = _run_steps(
+    cold, *step_costs = _run_steps(
         cluster.folder, cluster.spark.master, names * 3, _supervisor_pids(cluster.spark)
     )
-    warm = found[len(names) - 1 :]
+    warm = step_costs[len(names) - 1 :]
     base, more_parts, more_tasks, more_records = (
         min((step for step in warm if step["step"] == name), key=_sum_cpu) for name in names
     )
@@ -224,7 +224,7 @@ def _measure_costs(cluster: Cluster, records: int) -> simulation.Costs:
     part, driver_part = (
         _unit_cost(base, more_parts, many - few, roles) for roles in (executor, driver)
     )
-    record = _unit_cost(base, more_records, records - few * each, executor)
+    record = _unit_cost(base, more_records, records - few * records_per_part, executor)
     short, long = (
         run_and_check(cluster, f"run-{count}", _tap_settings(count))
         for count in (records // PARTS, records)
@@ -294,8 +294,8 @@ def _tap_settings(records: int) -> dict[str, int]:
     return {"parts": PARTS, "records": records // PARTS}
 
 
-def _medians(found: Mapping[bool, list[float]]) -> tuple[float, float]:
-    return median(found[True]), median(found[False])
+def _medians(values: Mapping[bool, list[float]]) -> tuple[float, float]:
+    return median(values[True]), median(values[False])
 
 
 def run_and_check(

@@ -239,9 +239,9 @@ def _check_rows(folder: Path, case: str, expected: int) -> None:
     from deltalake import DeltaTable
 
     (log,) = (path for path in folder.rglob(f"{case}/_delta_log"))
-    found = DeltaTable(log.parent).to_pyarrow_dataset().count_rows()
-    if found != expected:
-        message = f"{log.parent} has {found} rows instead of {expected}"
+    row_count = DeltaTable(log.parent).to_pyarrow_dataset().count_rows()
+    if row_count != expected:
+        message = f"{log.parent} has {row_count} rows instead of {expected}"
         raise AssertionError(message)
 
 

@@ -75,8 +75,8 @@ def _measure_steps(
     del variables["JAVA_TOOL_OPTIONS"]  # a user has none
     variables["XDG_CACHE_HOME"] = str(folder / "cache")
     terminal = Terminal(folder, variables, place="wheel")
-    found = ((_find_step(block, steps), block) for block in blocks)
-    for step, block in islice(found, _count_blocks(blocks, steps)):
+    steps_of_blocks = ((_find_step(block, steps), block) for block in blocks)
+    for step, block in islice(steps_of_blocks, _count_blocks(blocks, steps)):
         started = time.perf_counter()
         if step is not None or "file" in block.options:
             terminal.perform(block)

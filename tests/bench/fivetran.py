@@ -65,8 +65,8 @@ def update(_folder: Path, records: int, rounds: int) -> Iterator[Row]:
                     read_all = partial(_discard_records, server.client, settings)
                     costs[name].append(_measure_call(server, read_all))
                 else:
-                    found = _read_records(server.client, settings)
-                    checks.compare_rows(name, found, generator.narrow(records))
+                    rows = _read_records(server.client, settings)
+                    checks.compare_rows(name, rows, generator.narrow(records))
     cpu = {name: median(seconds) / records * MICRO for name, seconds in costs.items()}
     title = f"connector, Update of {records:,} records of 8 columns"
     yield Row(title, SDK, cpu["ours"], cpu[SDK], "times less", 2, "CPU µs per record")

@@ -130,14 +130,14 @@ def _read_commits(log: Path) -> Iterator[_Commit]:
 
 def _state_delays(received: list[tuple[int, float]], commits: list[_Commit]) -> Iterator[float]:
     """Yield, for each received state, the seconds since the first commit that covers it."""
-    for number, at in received:
-        yield at - min(commit.at for commit in commits if commit.state >= number)
+    for number, received_at in received:
+        yield received_at - min(commit.at for commit in commits if commit.state >= number)
 
 
 def _row_ages(sent: list[float], commits: list[_Commit]) -> Iterator[float]:
     """Yield, for each commit, the age in seconds of its oldest row."""
-    done = 0
+    committed = 0
     for commit in commits:
         if commit.rows:
-            yield commit.at - sent[done]
-            done += commit.rows
+            yield commit.at - sent[committed]
+            committed += commit.rows

@@ -93,8 +93,8 @@ def _check(
     """Run a program once, and compare its records with those of the server."""
     output = folder / "output"
     run(program, output)
-    found = checks.read_airbyte_records(output, stream)
-    checks.compare_rows(name, sorted(found, key=_get_key), sorted(expected, key=_get_key))
+    rows = checks.read_airbyte_records(output, stream)
+    checks.compare_rows(name, sorted(rows, key=_get_key), sorted(expected, key=_get_key))
 
 
 def _get_key(row: Mapping[str, Any]) -> tuple[int, int]:

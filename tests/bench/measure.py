@@ -172,7 +172,7 @@ def _measure(
             sink.write(block)
     if hasattr(os, "waitid"):
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    own = _read_own_cpu(process.pid)
+    own_cpu = _read_own_cpu(process.pid)
     ended.set()
     watcher.join()
     _, status, usage = os.wait4(process.pid, 0)
@@ -182,7 +182,7 @@ def _measure(
     if feeder:
         feeder.wait()
     cpu += _reap_orphans(other_children)
-    return Cost(cpu, own or cpu, rss, nbytes, time.monotonic() - started)
+    return Cost(cpu, own_cpu or cpu, rss, nbytes, time.monotonic() - started)
 
 
 def _watch_memory(pid: int, peak: list[int], ended: threading.Event) -> None:
@@ -207,11 +207,11 @@ def _adopt_orphans() -> None:
 
 def _list_children() -> frozenset[int]:
     """Return the children of this process; empty on systems that do not report them."""
-    found: set[int] = set()
+    pids: set[int] = set()
     with contextlib.suppress(OSError):
         for task in Path("/proc/self/task").iterdir():
-            found.update(map(int, (task / "children").read_text().split()))
-    return frozenset(found)
+            pids.update(map(int, (task / "children").read_text().split()))
+    return frozenset(pids)
 
 
 def _reap_orphans(other_children: frozenset[int]) -> float:

@@ -131,7 +131,7 @@ def _prepare_log_sync(folder: Path, database: Database) -> Program:
     output, state = folder / "snapshot", folder / "state.json"
     run(snapshot, output)
     messages = map(json.loads, output.read_bytes().splitlines())
-    [*_, last] = [one["value"] for one in messages if one["type"] == "STATE"]
+    [*_, last] = [message["value"] for message in messages if message["type"] == "STATE"]
     return replace(snapshot, command=[*snapshot.command, "--state", write_json(state, last)])
 
 

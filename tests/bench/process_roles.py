@@ -127,7 +127,7 @@ def _list_trees(roots: set[int]) -> list[tuple[int, list[str]]]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             stats[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
-    found = roots & stats.keys()
-    while children := {pid for pid, fields in stats.items() if int(fields[1]) in found} - found:
-        found |= children
-    return [(pid, stats[pid]) for pid in sorted(found)]
+    pids = roots & stats.keys()
+    while children := {pid for pid, fields in stats.items() if int(fields[1]) in pids} - pids:
+        pids |= children
+    return [(pid, stats[pid]) for pid in sorted(pids)]

@@ -52,8 +52,8 @@ def parallel(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         expected = _sort_by_id(row for _ in range(8) for row in generator.narrow(records))
         for program in programs.values():
             run(program, folder / "output")
-            found = _sort_by_id(checks.read_singer_records(folder / "output", "narrow"))
-            checks.compare_rows("parallel", found, expected)
+            rows = _sort_by_id(checks.read_singer_records(folder / "output", "narrow"))
+            checks.compare_rows("parallel", rows, expected)
         walls: dict[int, list[float]] = {threads: [] for threads in programs}
         for _ in range(rounds):
             for threads, program in programs.items():

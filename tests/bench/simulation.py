@@ -171,13 +171,13 @@ class Outcome:
 class _Queue:
     """A server that handles one request after the other, in the order of arrival."""
 
-    def __init__(self, at: float = 0.0) -> None:
-        self.free_at = at
+    def __init__(self, time: float = 0.0) -> None:
+        self.free_at = time
         self.busy_seconds = 0.0
 
-    def serve(self, at: float, seconds: float) -> float:
+    def serve(self, time: float, seconds: float) -> float:
         """Return the end of a request that arrives at a time."""
-        self.free_at = max(self.free_at, at) + seconds
+        self.free_at = max(self.free_at, time) + seconds
         self.busy_seconds += seconds
         return self.free_at
 
@@ -218,36 +218,36 @@ class _Cluster:
         informed: set[int] = set()
         last = started
         while events:
-            at, slot, remaining = heapq.heappop(events)
+            time, slot, remaining = heapq.heappop(events)
             if remaining:
-                heapq.heappush(events, (self._end_work_unit(at), slot, remaining - 1))
+                heapq.heappush(events, (self._end_work_unit(time), slot, remaining - 1))
                 continue
-            last = max(last, at)
+            last = max(last, time)
             if waiting:
                 count, executor = waiting.pop(), slot // self.workload.slots
                 sent = 0 if executor in informed else work_units
-                at = self._start_task(slot, at, count * costs.result + sent * costs.sent)
+                time = self._start_task(slot, time, count * costs.result + sent * costs.sent)
                 informed.add(executor)
-                heapq.heappush(events, (at, slot, count))
+                heapq.heappush(events, (time, slot, count))
         return self.driver.serve(last, driver_seconds + tasks * costs.driver_task / 2)
 
-    def _start_task(self, slot: int, at: float, nbytes: int) -> float:
+    def _start_task(self, slot: int, time: float, nbytes: int) -> float:
         """Return the time at which the task of a slot starts with its first work unit.
 
         ``nbytes`` are sent before: the results of the slot's previous task, and the work units if
         the executor does not have them yet.
         """
-        at = self.link.serve(at, nbytes / LINK_BYTES_PER_SECOND)
-        at = self.driver.serve(at, self.costs.driver_task / 2) + self.costs.task
+        time = self.link.serve(time, nbytes / LINK_BYTES_PER_SECOND)
+        time = self.driver.serve(time, self.costs.driver_task / 2) + self.costs.task
         if slot in self.new_slots:
             self.new_slots.discard(slot)
-            at += self.costs.slot
-        return at
+            time += self.costs.slot
+        return time
 
-    def _end_work_unit(self, at: float) -> float:
+    def _end_work_unit(self, time: float) -> float:
         """Return the end of a work unit that starts at a time."""
-        end = at + self._draw_factor() * self.workload.work_unit_seconds(self.costs)
-        return max(end, self.source.serve(at, self.workload.rate_limit_seconds()))
+        end = time + self._draw_factor() * self.workload.work_unit_seconds(self.costs)
+        return max(end, self.source.serve(time, self.workload.rate_limit_seconds()))
 
     def _draw_factor(self) -> float:
         """Return the factor by which a work unit takes longer; doubled if it fails once."""
@@ -280,11 +280,11 @@ def format_table(
     workload: Workload, costs: Costs, counts: Sequence[int] = EXECUTORS
 ) -> Iterator[str]:
     """Yield the lines of a table of runs on different numbers of executors."""
-    one = simulate(workload, costs, 1).wall
+    one_executor = simulate(workload, costs, 1).wall
     yield (f"{_HEADER[0]:>9}  {_HEADER[1]:>9}  {_HEADER[2]:>12}  {_HEADER[3]:>9}  {_HEADER[4]:>11}")
     for count in counts:
         outcome = simulate(workload, costs, count)
-        busy, faster = outcome.driver / outcome.reading, one / outcome.wall
+        busy, faster = outcome.driver / outcome.reading, one_executor / outcome.wall
         yield f"{count:9}  {outcome.wall:9.0f}  {faster:12.1f}  {faster / count:9.0%}  {busy:11.0%}"
 
 

@@ -137,16 +137,16 @@ def check_rows(tables: Path, streams: int, records: int) -> None:
     """Compare each table below a folder, row by row, with the rows of both loads."""
     from deltalake import DeltaTable
 
-    both = (*_make_rows(0, records), *_make_rows(records // 2, records))
-    expected = {record["id"]: _values(record) for record in both}
+    records_of_both_loads = (*_make_rows(0, records), *_make_rows(records // 2, records))
+    expected = {record["id"]: _values(record) for record in records_of_both_loads}
     logs = [log for log in tables.rglob("stream_*/_delta_log") if log.is_dir()]
     if len(logs) != streams:
         message = f"{tables} has {len(logs)} tables instead of {streams}"
         raise AssertionError(message)
     for log in logs:
         table = DeltaTable(log.parent).to_pyarrow_table(columns=list(_COMPARED))
-        found = {row["id"]: _values(row) for row in table.to_pylist()}
-        if found != expected or table.num_rows != len(expected):
+        actual = {row["id"]: _values(row) for row in table.to_pylist()}
+        if actual != expected or table.num_rows != len(expected):
             message = f"{log.parent} has other rows than the loads"
             raise AssertionError(message)
 

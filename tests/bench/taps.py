@@ -110,8 +110,8 @@ def wide(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         for name, program in programs.items():
             output = folder / "output"
             run(program, output)
-            found = checks.read_singer_records(output, "wide")
-            checks.compare_rows(name, found, _drop_fields(generator.wide(records), deselected))
+            rows = checks.read_singer_records(output, "wide")
+            checks.compare_rows(name, rows, _drop_fields(generator.wide(records), deselected))
         runs = in_turns(programs, rounds)
         title = f"tap, {records:,} records of 60 columns{selection}"
         yield _compare_cpu(title, SINGER, runs, 10)
@@ -131,8 +131,8 @@ def maps(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     for name, program in programs.items():
         output = folder / "output"
         run(program, output)
-        found = checks.read_singer_records(output, "narrow")
-        checks.compare_rows(name, found, _map_records(records))
+        rows = checks.read_singer_records(output, "narrow")
+        checks.compare_rows(name, rows, _map_records(records))
     runs = in_turns(programs, rounds)
     title = f"tap, {records:,} records, a filter and three expressions"
     yield _compare_cpu(title, SINGER, runs, 3)
@@ -266,9 +266,10 @@ def _check_partitions(
     *_, last = generator.narrow(records)
 
     def is_complete(state: Any) -> bool:
-        found = state["bookmarks"][stream]["partitions"]
-        return len(found) == parts and all(
-            entry["replication_key_value"] == last["updated_at"] for entry in islice(found, parts)
+        partitions = state["bookmarks"][stream]["partitions"]
+        return len(partitions) == parts and all(
+            entry["replication_key_value"] == last["updated_at"]
+            for entry in islice(partitions, parts)
         )
 
     checks.check_last_state(stream, output, is_complete)

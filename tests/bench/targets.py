@@ -85,8 +85,8 @@ def long_load(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) 
     title = f"target, {records:,} records to Parquet"
     peer = f"{SINGER}, scaled from {scaled_from:,}" if scaled_from else SINGER
     yield Row(title, peer, runs["ours"].cpu, theirs, "of theirs", 0.25)
-    own, split = runs["ours"].own_cpu, runs["bare"].cpu
-    yield Row(f"{title}, its Python process", SPLIT, own, split, "of theirs", 3.5)
+    own_cpu, split = runs["ours"].own_cpu, runs["bare"].cpu
+    yield Row(f"{title}, its Python process", SPLIT, own_cpu, split, "of theirs", 3.5)
     yield _memory_row(runs["ours"])
 
 

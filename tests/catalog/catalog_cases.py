@@ -150,9 +150,12 @@ def selections() -> list[list[dict[str, Any]]]:
     ]
     deep = [
         [
-            {"breadcrumb": list(breadcrumb), "metadata": values[(7 * start + 5 * at) % len(values)]}
-            for at, breadcrumb in enumerate(BREADCRUMBS)
-            if (start + at) % 3 or not at
+            {
+                "breadcrumb": list(breadcrumb),
+                "metadata": values[(7 * start + 5 * index) % len(values)],
+            }
+            for index, breadcrumb in enumerate(BREADCRUMBS)
+            if (start + index) % 3 or not index
         ]
         for start in range(200)
     ]
@@ -183,7 +186,7 @@ def catalogs(package: str) -> dict[str, Any]:
     singer = importlib.import_module(f"{package}.singerlib")
     helpers = importlib.import_module(f"{package}.helpers._catalog")
     catalog = singer.Catalog.from_dict({"streams": list(ENTRIES)})
-    found: dict[str, Any] = {
+    documents: dict[str, Any] = {
         "read": catalog.to_dict(),
         "ids": list(catalog),
         "by id": catalog.get_stream("public-whole").stream,
@@ -195,19 +198,19 @@ def catalogs(package: str) -> dict[str, Any]:
     )
     helpers.deselect_all_streams(catalog)
     catalog.add_stream(singer.CatalogEntry.from_dict({"tap_stream_id": "added", "stream": "s"}))
-    found["changed"] = catalog.to_dict()
+    documents["changed"] = catalog.to_dict()
     try:
         helpers.set_catalog_stream_selected(catalog, "missing", selected=True)
     except ValueError:
-        found["missing"] = "ValueError"
-    return found
+        documents["missing"] = "ValueError"
+    return documents
 
 
 def outcomes(package: str, masks: list[Any]) -> dict[str, Any]:
     """Return the results of all cases; ``masks`` are (mask items, schema, record)."""
     singer = importlib.import_module(f"{package}.singerlib")
     helpers = importlib.import_module(f"{package}.helpers._catalog")
-    found = {
+    results = {
         "standard": [singer.MetadataMapping.get_standard_metadata(**s).to_list() for s in STANDARD],
         "selected": [selected(package, metadata) for metadata in selections()],
         "catalogs": catalogs(package),
@@ -216,7 +219,7 @@ def outcomes(package: str, masks: list[Any]) -> dict[str, Any]:
             for mask, schema, record in masks
         ],
     }
-    return dict(json.loads(json.dumps(found)))
+    return dict(json.loads(json.dumps(results)))
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ B = ("properties", "a", "properties", "b")
 
 
 def create_mask(stream=None, a=None, b=None) -> SelectionMask:
-    given = {(): stream, A: a, B: b}
+    metadata_by_breadcrumb = {(): stream, A: a, B: b}
     mapping = MetadataMapping.from_iterable(
         {"breadcrumb": list(breadcrumb), "metadata": metadata}
-        for breadcrumb, metadata in given.items()
+        for breadcrumb, metadata in metadata_by_breadcrumb.items()
         if metadata is not None
     )
     return mapping.resolve_selection()
@@ -156,7 +156,7 @@ def test_get_stream_finds_a_stream_only_by_its_id():
     catalog = Catalog.from_dict({"streams": list(ENTRIES)})
     assert catalog.get_stream("public-whole") is catalog["public-whole"]
     assert catalog.get_stream("whole") is None
-    assert [one.tap_stream_id for one in catalog.streams] == ["plain", "public-whole", "empty"]
+    assert [entry.tap_stream_id for entry in catalog.streams] == ["plain", "public-whole", "empty"]
 
 
 def test_catalog_is_created_from_entries_without_metadata():

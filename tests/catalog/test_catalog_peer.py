@@ -37,14 +37,14 @@ def random_masks(count: int) -> list[Any]:
 @pytest.fixture(scope="module")
 def both() -> tuple[dict[str, Any], dict[str, Any]]:
     masks = random_masks(500)
-    done = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
         input=json.dumps(masks),
         check=True,
         capture_output=True,
         text=True,
     )
-    return outcomes("tap_core", masks), json.loads(done.stdout)
+    return outcomes("tap_core", masks), json.loads(process.stdout)
 
 
 @pytest.mark.parametrize("part, least", [("standard", 700), ("selected", 1000), ("masked", 500)])
@@ -55,12 +55,12 @@ def test_metadata_and_selections_are_those_of_singer_sdk(both, part, least):
 
 
 def test_catalogs_are_read_and_written_as_by_singer_sdk(both):
-    ours, theirs = (one["catalogs"] for one in both)
+    ours, theirs = (outcome["catalogs"] for outcome in both)
     assert ours == theirs
 
 
 def test_catalog_key_order_is_that_of_singer_sdk(both):
-    ours, theirs = (json.dumps(one["catalogs"]["read"]) for one in both)
+    ours, theirs = (json.dumps(outcome["catalogs"]["read"]) for outcome in both)
     assert ours == theirs
 
 

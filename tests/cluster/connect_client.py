@@ -67,7 +67,7 @@ class Client:
     def rows(self, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """Return a table's rows in order, with values as JSON has them."""
         asked = {**self.config, "table": table, "columns": list(columns)}
-        done = subprocess.run(
+        process = subprocess.run(
             [str(PEER), str(READER), json.dumps(asked)],
             capture_output=True,
             text=True,
@@ -75,8 +75,8 @@ class Client:
             timeout=1800,
             check=False,
         )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return sorted((tuple(row) for row in json.loads(done.stdout)), key=repr)
+        assert process.returncode == 0, process.stderr[-3000:]
+        return sorted((tuple(row) for row in json.loads(process.stdout)), key=repr)
 
 
 def encode_lines(messages: Iterable[Mapping[str, Any]]) -> bytes:

@@ -56,7 +56,7 @@ def _parquet_files(folder: Path) -> Iterator[Path]:
 
 def read_by_spark(config: Mapping[str, Any], *names: str) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of tables, read by another Spark with these settings of the target."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _READ, json.dumps({**config, "master": "local[1]"}), *names],
         check=True,
         stdout=subprocess.PIPE,
@@ -64,7 +64,7 @@ def read_by_spark(config: Mapping[str, Any], *names: str) -> dict[str, list[dict
         cwd=_ROOT,
         timeout=_PATIENCE,
     )
-    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    found: dict[str, list[dict[str, Any]]] = json.loads(process.stdout)
     return found
 
 

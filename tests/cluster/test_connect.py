@@ -287,10 +287,10 @@ for call in (
 sys.stdout.flush()
 os._exit(0)  # instead of asking the server to end the session
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-c", program], capture_output=True, text=True, timeout=120, check=True
     )
-    modified, missing, *errors = done.stdout.splitlines()
+    modified, missing, *errors = process.stdout.splitlines()
     assert (modified, missing, (tmp_path / "copy").read_text()) == ("2000.0", "None", "1")
     assert [error.split(" can ")[0] for error in errors] == [
         f"Through Spark Connect (the setting remote) s3a://bucket/{path}"

@@ -87,9 +87,9 @@ def test_every_write_mode_gives_the_tables_of_one_machine(
 def test_doctor_checks_the_folders_on_the_executors(standalone: Standalone, tmp_path: Path) -> None:
     """`doctor` reports that executors read and write in both folders, and leaves no files."""
     load = Load(tmp_path / "job", standalone)
-    done = load.word("doctor")
-    output = done.stdout.decode()
-    assert done.returncode == 0, output + done.stderr.decode()
+    process = load.word("doctor")
+    output = process.stdout.decode()
+    assert process.returncode == 0, output + process.stderr.decode()
     assert f"they read and write in staging ({load.staging}) and path ({load.tables})" in output
     assert not load.tables.exists()
     assert load.left() == []
@@ -118,9 +118,9 @@ def test_cluster_with_authentication_accepts_only_runs_with_its_secret(tmp_path:
         output = load.word("doctor").stdout.decode()
         assert "ok       security" in output, output
         stranger = Load(tmp_path / "stranger", cluster)
-        done = stranger.word("doctor")
-        output = done.stdout.decode()
-        assert done.returncode == 1, output
+        process = stranger.word("doctor")
+        output = process.stdout.decode()
+        assert process.returncode == 1, output
         assert "warning  security       anyone who reaches the ports" in output
 
 

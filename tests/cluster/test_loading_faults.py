@@ -115,9 +115,9 @@ def test_killed_driver_is_resumed_by_the_next_run(
 
 def _resumed(load: Load) -> int:
     """Return the last round by the tables; a dead run's JVM may still be ending."""
-    done = load.word("last-state")
-    assert done.returncode == 0, done.stderr.decode()
-    return int(json.loads(done.stdout))
+    process = load.word("last-state")
+    assert process.returncode == 0, process.stderr.decode()
+    return int(json.loads(process.stdout))
 
 
 def test_removed_staging_folder_ends_the_run(standalone: Standalone, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ finally:
 def test_application_ended_by_the_master_is_a_failure(standalone: Standalone) -> None:
     """Spark stops, and its JVM continues without a cluster."""
     words = [standalone.master, *(f"{key}={text}" for key, text in standalone.spark.items())]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ENDED, *words],
         check=True,
         capture_output=True,
@@ -227,7 +227,7 @@ def test_application_ended_by_the_master_is_a_failure(standalone: Standalone) ->
         timeout=PATIENCE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    before, after = done.stdout.splitlines()
+    before, after = process.stdout.splitlines()
     assert before == "None"
     assert after.startswith("The cluster ended Spark's application in the middle of the run")
 

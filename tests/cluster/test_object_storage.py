@@ -182,9 +182,9 @@ def test_doctor_checks_both_addresses_and_leaves_no_objects(
 ) -> None:
     """`doctor` reports the checks of `staging` and `path`."""
     job = make_load(tmp_path, server, bucket)
-    done = job.word("doctor")
-    output = done.stdout.decode()
-    assert done.returncode == 0, output + done.stderr.decode()
+    process = job.word("doctor")
+    output = process.stdout.decode()
+    assert process.returncode == 0, output + process.stderr.decode()
     assert "hadoop-aws" in output
     assert f"a file was written to s3a://{bucket}/staging, read and removed" in output
     assert f"a delta table in s3a://{bucket}/lake/tables was made" in output

@@ -148,8 +148,8 @@ def test_history_report_backfill_and_actions_in_object_storage(
     job = BucketLoad(tmp_path, None, table_format, SETTINGS, server=s3, bucket=bucket)
 
     def call(*words: str, given: bytes) -> tuple[int, str, str]:
-        done = job.word(*words, given=given)
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        process = job.word(*words, given=given)
+        return process.returncode, process.stdout.decode(), process.stderr.decode()
 
     commands = Commands(tmp_path, call)
     check_commands(commands, f"s3a://{bucket}/lake/tables")

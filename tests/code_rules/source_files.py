@@ -78,14 +78,14 @@ def _walked(source: str) -> tuple[ast.AST, ...]:
 
 def read_modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Module]:
     """Return all modules of the packages."""
-    found = []
+    modules = []
     for package in packages:
         for path in sorted((root / package).rglob("*.py")):
             parts = list(path.relative_to(root).with_suffix("").parts)
             if parts[-1] == "__init__":
                 parts.pop()
-            found.append(Module(".".join(parts), path, path.read_text("utf-8")))
-    return found
+            modules.append(Module(".".join(parts), path, path.read_text("utf-8")))
+    return modules
 
 
 def find_imports(module: Module, known: Iterable[str]) -> Iterator[Import]:
@@ -140,27 +140,27 @@ def find_layer(name: str, layers: Mapping[str, int]) -> int | None:
 
 def find_cycle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
     """Return an import cycle as a list of modules that ends with its first one, or None."""
-    done: set[str] = set()
+    visited: set[str] = set()
     for start in sorted(graph):
         path: list[str] = []
-        if found := _walk(start, graph, path, done):
-            return found
+        if cycle := _walk(start, graph, path, visited):
+            return cycle
     return None
 
 
 def _walk(
-    node: str, graph: Mapping[str, Iterable[str]], path: list[str], done: set[str]
+    node: str, graph: Mapping[str, Iterable[str]], path: list[str], visited: set[str]
 ) -> list[str] | None:
     if node in path:
         return [*path[path.index(node) :], node]
-    if node in done:
+    if node in visited:
         return None
     path.append(node)
     for target in sorted(graph.get(node, ())):
-        if found := _walk(target, graph, path, done):
-            return found
+        if cycle := _walk(target, graph, path, visited):
+            return cycle
     path.pop()
-    done.add(node)
+    visited.add(node)
     return None
 
 
@@ -187,10 +187,12 @@ def count_function_lines(module: Module) -> Iterator[int]:
     )
 
 
-def assert_empty(found: Collection[str] | Mapping[str, object], advice: str = "") -> None:
-    """Assert that ``found`` is empty; the message has the advice, and one line per item."""
-    shown = [f"{k}: {v}" for k, v in found.items()] if isinstance(found, Mapping) else list(found)
-    assert not shown, "\n".join([advice, *shown])
+def assert_empty(faults: Collection[str] | Mapping[str, object], advice: str = "") -> None:
+    """Assert that ``faults`` is empty; the message has the advice, and one line per item."""
+    lines = (
+        [f"{k}: {v}" for k, v in faults.items()] if isinstance(faults, Mapping) else list(faults)
+    )
+    assert not lines, "\n".join([advice, *lines])
 
 
 def find_public_names(module: Module, *, reexports: bool) -> set[str]:
@@ -220,9 +222,9 @@ def _bound(node: ast.stmt, *, reexports: bool) -> Iterator[str]:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         yield from (t.id for target in targets for t in ast.walk(target) if isinstance(t, ast.Name))
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        words = isinstance(node, ast.ImportFrom) and node.module == "typing"
+        is_typing = isinstance(node, ast.ImportFrom) and node.module == "typing"
         for alias in node.names:
-            if (reexports and not words) or alias.asname == alias.name:
+            if (reexports and not is_typing) or alias.asname == alias.name:
                 yield alias.asname or alias.name
 
 

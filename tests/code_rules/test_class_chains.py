@@ -45,12 +45,12 @@ The errors have singer_sdk's own path of four classes up to `FatalAPIError` or `
 @cache
 def classes() -> dict[str, list[tuple[Module, ast.ClassDef]]]:
     """Return the classes of the packages by name."""
-    found = defaultdict(list)
+    definitions = defaultdict(list)
     for module in MODULES:
         for node in module.nodes:
             if isinstance(node, ast.ClassDef):
-                found[node.name].append((module, node))
-    return found
+                definitions[node.name].append((module, node))
+    return definitions
 
 
 def is_protocol(node: ast.ClassDef) -> bool:
@@ -71,8 +71,8 @@ def list_bases(node: ast.ClassDef, above: tuple[str, ...] = ()) -> list[ast.Clas
 def measure_large_classes() -> dict[str, tuple[int, int]]:
     """Return lines and links of each class above a limit, with its bases, by name."""
     large = {}
-    for name, found in classes().items():
-        for _, node in found:
+    for name, definitions in classes().items():
+        for _, node in definitions:
             links = list_bases(node)
             lines = sum((link.end_lineno or 0) - link.lineno + 1 for link in links)
             if lines > LINES or len(links) > LINKS:
@@ -96,5 +96,5 @@ def test_exceptions_of_classes_that_became_short_are_removed() -> None:
 
 
 def test_number_of_protocols_does_not_grow() -> None:
-    count = sum(is_protocol(node) for found in classes().values() for _, node in found)
+    count = sum(is_protocol(node) for definitions in classes().values() for _, node in definitions)
     assert count == PROTOCOLS, f"{count} Protocols: set PROTOCOLS to a smaller number, never larger"

@@ -40,13 +40,13 @@ KNOWN = {module.name for module in MODULES}
 def list_imports(*, of_libraries: bool) -> list[tuple[Module, Import]]:
     """Return the packages' imports of each other or, if ``of_libraries``, those of libraries."""
     left_out = STDLIB if of_libraries else frozenset()
-    found = []
+    imports = []
     for module in MODULES:
         for item in find_imports(module, KNOWN):
             root = item.target.split(".")[0]
             if root not in left_out and (root in PACKAGES) is not of_libraries:
-                found.append((module, item))
-    return found
+                imports.append((module, item))
+    return imports
 
 
 def is_compatibility_path(name: str) -> bool:
@@ -83,9 +83,9 @@ def test_no_module_imports_from_a_higher_layer() -> None:
             continue
         if module.name.split(".")[0] != item.target.split(".")[0]:
             continue  # imports between the packages are checked with TARGET_MAY_USE
-        here, there = find_layer(module.name, LAYERS), find_layer(item.target, LAYERS)
-        if here is not None and there is not None and there > here:
-            upward.append(f"{describe_import(module, item)} (layer {here} to {there})")
+        importing, imported = find_layer(module.name, LAYERS), find_layer(item.target, LAYERS)
+        if importing is not None and imported is not None and imported > importing:
+            upward.append(f"{describe_import(module, item)} (layer {importing} to {imported})")
     assert_empty(upward)
 
 
@@ -105,16 +105,16 @@ def test_there_is_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {name: set() for name in KNOWN}
     for module, item in list_imports(of_libraries=False):
         graph[module.name].add(item.target)
-    found = find_cycle(graph)
-    assert found is None, " -> ".join(found or ())
+    cycle = find_cycle(graph)
+    assert cycle is None, " -> ".join(cycle or ())
 
 
 def test_no_protocol_imports_another() -> None:
     across = []
     for module, item in list_imports(of_libraries=False):
-        here = [peer for peer in PROTOCOL_PACKAGES if has_prefix(module.name, peer)]
-        there = [peer for peer in PROTOCOL_PACKAGES if has_prefix(item.target, peer)]
-        if here and there and here != there:
+        importing = [peer for peer in PROTOCOL_PACKAGES if has_prefix(module.name, peer)]
+        imported = [peer for peer in PROTOCOL_PACKAGES if has_prefix(item.target, peer)]
+        if importing and imported and importing != imported:
             across.append(describe_import(module, item))
     assert_empty(across)
 
@@ -174,7 +174,7 @@ def run_and_list_loaded(code: str, *argv: str) -> set[str]:
         "atexit.register(lambda: os.write(2, ('LOADED=' + ','.join(seen()) + '\\n').encode()))\n"
         f"{code}\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, *argv],
         cwd=ROOT,
         capture_output=True,
@@ -183,8 +183,8 @@ def run_and_list_loaded(code: str, *argv: str) -> set[str]:
         check=False,
         env={"PATH": "", "PYTHONPATH": f"{ROOT}:{ROOT / 'samples' / 'tap_flights'}"},
     )
-    assert done.returncode == 0, done.stderr
-    names = done.stderr.rpartition("LOADED=")[2].strip()
+    assert process.returncode == 0, process.stderr
+    names = process.stderr.rpartition("LOADED=")[2].strip()
     return set(names.split(",")) - {""}
 
 
@@ -235,8 +235,8 @@ def test_imports_in_all_positions_are_found(tmp_path: Path) -> None:
     )
     sample = write_modules(tmp_path, a=source, b="", c="", d="class D: ...", e="")
     [a] = [module for module in sample if module.name == "sample.a"]
-    found = {(i.target, i.lazily) for i in find_imports(a, {m.name for m in sample})}
-    assert found == {
+    imports = {(i.target, i.lazily) for i in find_imports(a, {m.name for m in sample})}
+    assert imports == {
         ("typing", False),
         ("sample.b", False),
         ("sample.c", False),

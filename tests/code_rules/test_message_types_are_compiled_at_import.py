@@ -68,5 +68,5 @@ def test_threads_may_read_iceberg_metadata_for_the_first_time_at_once(tmp_path) 
     (metadata / "version-hint.text").write_text("1")
     for _ in range(5):
         program = [sys.executable, "-c", FIRST_USE, str(tmp_path)]
-        done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        process = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr

@@ -84,22 +84,22 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_docstrings_do_not_begin_with_a_question_word() -> None:
-    found, total = [], 0
+    faults, total = [], 0
     for module in [*MODULES, *OTHER_MODULES]:
         for line, text in docstrings(module):
             total += 1
             if QUESTION.match(text):
-                found.append(f"{module.name}:{line}: {text.splitlines()[0]}")
-    assert len(found) <= QUESTION_SHARE * total, "\n".join(found)
+                faults.append(f"{module.name}:{line}: {text.splitlines()[0]}")
+    assert len(faults) <= QUESTION_SHARE * total, "\n".join(faults)
 
 
 def test_texts_use_standard_terms() -> None:
-    found, words = [], 0
+    faults, word_count = [], 0
     for module in [*MODULES, *OTHER_MODULES]:
         for line, text in [*docstrings(module), *comments(module), *messages(module)]:
-            words += len(re.findall(r"[A-Za-z']+", text))
-            found += [f"{module.name}:{line}: {hit.group()}" for hit in DIALECT.finditer(text)]
-    assert len(found) <= DIALECT_PER_THOUSAND * words / 1000, "\n".join(found)
+            word_count += len(re.findall(r"[A-Za-z']+", text))
+            faults += [f"{module.name}:{line}: {hit.group()}" for hit in DIALECT.finditer(text)]
+    assert len(faults) <= DIALECT_PER_THOUSAND * word_count / 1000, "\n".join(faults)
 
 
 def test_functions_are_verb_phrases() -> None:
@@ -121,9 +121,9 @@ def test_public_class_names_are_unique() -> None:
                 homes[node.name].append(module.name)
     assert_empty(
         [
-            f"{name}: {', '.join(places)}"
-            for name, places in homes.items()
-            if len(places) > 1 and name not in SHARED_CLASS_NAMES
+            f"{name}: {', '.join(modules)}"
+            for name, modules in homes.items()
+            if len(modules) > 1 and name not in SHARED_CLASS_NAMES
         ]
     )
 

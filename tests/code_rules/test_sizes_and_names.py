@@ -75,8 +75,8 @@ def ruff(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 
 def test_complexity_of_functions_is_limited() -> None:
-    done = ruff("--select", "C901", "--output-format", "concise", "tap_core", "target_spark")
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = ruff("--select", "C901", "--output-format", "concise", "tap_core", "target_spark")
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_limit_of_the_complexity_is_eight(tmp_path: Path) -> None:

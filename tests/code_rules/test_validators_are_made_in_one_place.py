@@ -26,22 +26,20 @@ EXTENDS = {
 
 def find_validator_uses(path: Path) -> list[str]:
     name = path.relative_to(ROOT).as_posix()
-    found = [one[0].strip() for one in MAKES.finditer(path.read_text(encoding="utf-8"))]
-    return [
-        f"{name}: {one}" for one in found if not ALLOWED.match(one) and one != EXTENDS.get(name)
-    ]
+    uses = [use[0].strip() for use in MAKES.finditer(path.read_text(encoding="utf-8"))]
+    return [f"{name}: {use}" for use in uses if not ALLOWED.match(use) and use != EXTENDS.get(name)]
 
 
 def test_validators_are_made_in_one_place() -> None:
     """SEC11: `tap_core.schema.validators` makes all validators; they fetch no references."""
     files = [*ROOT.glob("tap_core/**/*.py"), *ROOT.glob("target_spark/**/*.py")]
-    wrong = [one for file in files if file != ROOT / HOME for one in find_validator_uses(file)]
+    wrong = [use for file in files if file != ROOT / HOME for use in find_validator_uses(file)]
     assert wrong == [], "use get_validator_class() of tap_core.schema.validators"
 
 
 def test_uses_in_the_allowed_module_are_found() -> None:
     sample = ROOT / HOME
-    assert any("jsonschema" in one for one in find_validator_uses(sample))
+    assert any("jsonschema" in use for use in find_validator_uses(sample))
 
 
 def test_a_reference_reader_fetches_only_through_its_caller() -> None:

@@ -41,20 +41,20 @@ class TapX(Tap):
         return [Numbers(self)]
 
 
-def ended(run: Callable[[list[str]], object], words: list[str]) -> object:
+def ended(run: Callable[[list[str]], object], arguments: list[str]) -> object:
     """Return the exit code of a program, whether it returns the code or raises SystemExit."""
     try:
-        return run(words)
+        return run(arguments)
     except SystemExit as end:
         return end.code
 
 
-def tap_x(words: list[str]) -> object:
-    return TapX.cli(words, prog_name="tap-x")
+def tap_x(arguments: list[str]) -> object:
+    return TapX.cli(arguments, prog_name="tap-x")
 
 
-def target_spark(words: list[str]) -> object:
-    return TargetSpark.cli(words, prog_name="target-spark")
+def target_spark(arguments: list[str]) -> object:
+    return TargetSpark.cli(arguments, prog_name="target-spark")
 
 
 PROGRAMS = {
@@ -112,7 +112,7 @@ def test_version_is_one_line(program, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "misspelt", "meant"),
+    ("program", "misspelt", "suggestion"),
     [
         ("tap-core", "nwe", "new"),
         ("tap-manifest", "lnit", "lint"),
@@ -121,11 +121,11 @@ def test_version_is_one_line(program, capsys) -> None:
     ],
 )
 def test_misspelt_command_is_a_usage_error_with_a_suggestion(
-    program, misspelt, meant, capsys
+    program, misspelt, suggestion, capsys
 ) -> None:
     assert ended(PROGRAMS[program], [misspelt, "x"]) == 2
     captured = capsys.readouterr()
-    assert f"Error: No such command '{misspelt}'. Did you mean '{meant}'?" in captured.err
+    assert f"Error: No such command '{misspelt}'. Did you mean '{suggestion}'?" in captured.err
     assert captured.out == ""
 
 
@@ -141,7 +141,7 @@ def test_path_without_the_option_manifest_is_a_usage_error(path, capsys) -> None
 
 
 @pytest.mark.parametrize(
-    ("program", "words", "meant"),
+    ("program", "arguments", "suggestion"),
     [
         ("tap-core", ["new", "tap-y", "--kidn", "rest"], "--kind"),
         ("tap-manifest", ["lint", "--manifset", "f"], "--manifest"),
@@ -149,10 +149,12 @@ def test_path_without_the_option_manifest_is_a_usage_error(path, capsys) -> None
         ("target-spark", ["doctor", "--jsno"], "--json"),
     ],
 )
-def test_misspelt_option_is_a_usage_error_with_a_suggestion(program, words, meant, capsys) -> None:
-    assert ended(PROGRAMS[program], words) == 2
+def test_misspelt_option_is_a_usage_error_with_a_suggestion(
+    program, arguments, suggestion, capsys
+) -> None:
+    assert ended(PROGRAMS[program], arguments) == 2
     assert re.search(
-        rf"No such option: --\w+ \(Possible options: .*{meant}", capsys.readouterr().err
+        rf"No such option: --\w+ \(Possible options: .*{suggestion}", capsys.readouterr().err
     )
 
 
@@ -172,8 +174,8 @@ def test_manifest_is_required(capsys) -> None:
 
 def test_misspelt_option_for_the_manifest_is_named(capsys) -> None:
     assert ended(tap_manifest, ["--manifst=m.yaml", "--config", "c.json"]) == 2
-    said = "No such option: --manifst. Did you mean '--manifest'?"
-    assert said in " ".join(capsys.readouterr().err.split())
+    message = "No such option: --manifst. Did you mean '--manifest'?"
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_choice_of_an_engine_action_is_checked(capsys) -> None:
@@ -193,9 +195,9 @@ def test_help_of_a_new_project_lists_every_choice(capsys) -> None:
 # Real processes
 
 
-def process(words: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+def process(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
         capture_output=True,
         text=True,
@@ -205,7 +207,7 @@ def process(words: list[str], **variables: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.parametrize(
-    ("words", "line", "offered"),
+    ("arguments", "line", "offered"),
     [
         (["-m", "tap_core"], "tap-core ne", ["new"]),
         (["-m", "target_spark"], "target-spark last-state --j", ["--job"]),
@@ -213,28 +215,28 @@ def process(words: list[str], **variables: str) -> subprocess.CompletedProcess[s
         (["-m", "tap_core.manifest.cli"], "tap-manifest --manifest f re", ["read"]),
     ],
 )
-def test_shell_completion_offers_commands_options_and_choices(words, line, offered) -> None:
+def test_shell_completion_offers_commands_options_and_choices(arguments, line, offered) -> None:
     program, *typed = line.split()
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
     variables = {variable: "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(typed))}
-    done = process(words, **variables)
-    assert (done.stdout.split(), done.stderr) == (offered, "")
+    completed = process(arguments, **variables)
+    assert (completed.stdout.split(), completed.stderr) == (offered, "")
 
 
 def test_completion_script_calls_the_program() -> None:
-    done = process(
+    completed = process(
         ["-m", "target_spark", "--show-completion", "bash"],
         _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1",
     )
-    assert done.returncode == 0, done.stderr
-    assert "_TARGET_SPARK_COMPLETE=complete_bash" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "_TARGET_SPARK_COMPLETE=complete_bash" in completed.stdout
 
 
-def on_terminal(words: list[str]) -> str:
+def on_terminal(arguments: list[str]) -> str:
     """Return the text that a program writes to a terminal, without colors."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, *words],
+        [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"},
         stdin=theirs,
         stdout=theirs,
@@ -255,9 +257,9 @@ def on_terminal(words: list[str]) -> str:
 
 
 def test_help_and_errors_are_drawn_on_a_terminal_and_plain_in_a_pipe() -> None:
-    drawn = on_terminal(["-m", "tap_core", "--help"])
-    assert "╭─ Commands" in drawn
-    assert "fivetran-protos" in drawn
+    screen = on_terminal(["-m", "tap_core", "--help"])
+    assert "╭─ Commands" in screen
+    assert "fivetran-protos" in screen
     assert "╭─ Error" in on_terminal(["-m", "tap_core", "nwe"])
     piped = process(["-m", "tap_core", "--help"]).stdout
     assert "╭" not in piped

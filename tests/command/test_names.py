@@ -154,7 +154,7 @@ def test_helpers_types_imports_requests_lazily() -> None:
         "import sys; from tap_core.helpers import types; assert 'requests' not in sys.modules;"
         "assert types.Auth; assert 'requests' in sys.modules; types.nothing"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
-    assert "module 'tap_core.helpers.types' has no attribute 'nothing'" in done.stderr
+    assert "module 'tap_core.helpers.types' has no attribute 'nothing'" in process.stderr

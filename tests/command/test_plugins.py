@@ -84,29 +84,29 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(site: Path, whose: str, *options: str) -> subprocess.CompletedProcess[str]:
-    python = sys.executable if whose == "ours" else peer_python("singer_sdk")
-    done = subprocess.run(
-        [str(python), "-c", RUN, whose, *options],
+def run(site: Path, sdk: str, *options: str) -> subprocess.CompletedProcess[str]:
+    python = sys.executable if sdk == "ours" else peer_python("singer_sdk")
+    process = subprocess.run(
+        [str(python), "-c", RUN, sdk, *options],
         capture_output=True,
         text=True,
         check=False,
         cwd=site,
-        env={"PYTHONPATH": str(ROOT)} if whose == "ours" else {},
+        env={"PYTHONPATH": str(ROOT)} if sdk == "ours" else {},
     )
-    assert done.returncode == 0, done.stderr
-    return done
+    assert process.returncode == 0, process.stderr
+    return process
 
 
 def records(text: str) -> list[object]:
     messages = map(json.loads, io.StringIO(text))
-    return [each["record"] for each in messages if each["type"] == "RECORD"]
+    return [message["record"] for message in messages if message["type"] == "RECORD"]
 
 
 def test_openapi_keywords_are_removed_from_the_catalog(site: Path) -> None:
     catalog = json.loads(run(site, "ours", "--discover").stdout)
-    things = next(each for each in catalog["streams"] if each["stream"] == "things")
-    assert things["schema"] == {
+    catalog_entry = next(entry for entry in catalog["streams"] if entry["stream"] == "things")
+    assert catalog_entry["schema"] == {
         "type": "object",
         "properties": {
             "id": {"type": "integer"},
@@ -119,13 +119,13 @@ def test_openapi_keywords_are_removed_from_the_catalog(site: Path) -> None:
 @peer
 @pytest.mark.peer
 def test_catalog_is_that_of_singer_sdk(site: Path) -> None:
-    ours, theirs = (run(site, whose, "--discover").stdout for whose in ("ours", "theirs"))
+    ours, theirs = (run(site, sdk, "--discover").stdout for sdk in ("ours", "theirs"))
     assert json.loads(ours) == json.loads(theirs)
 
 
 def test_flattened_arrays_are_ascii_json_texts(site: Path) -> None:
-    (_, thing) = records(run(site, "ours", "--config", "flat.json").stdout)
-    assert thing == {
+    (_, record) = records(run(site, "ours", "--config", "flat.json").stdout)
+    assert record == {
         "id": 1,
         "tags": r'["\u00e9","\u2028","a\u007f","\ud83d\ude00"]',
         "state": "on",
@@ -135,16 +135,16 @@ def test_flattened_arrays_are_ascii_json_texts(site: Path) -> None:
 @peer
 @pytest.mark.peer
 def test_flattened_records_are_those_of_singer_sdk(site: Path) -> None:
-    ours, theirs = (run(site, whose, "--config", "flat.json") for whose in ("ours", "theirs"))
+    ours, theirs = (run(site, sdk, "--config", "flat.json") for sdk in ("ours", "theirs"))
     assert records(ours.stdout) == records(theirs.stdout)
 
 
 def test_schema_of_a_deselected_stream_is_not_evaluated_with_a_catalog(site: Path) -> None:
     catalog = json.loads(run(site, "ours", "--discover").stdout)
     for entry in catalog["streams"]:
-        root = next(each for each in entry["metadata"] if each["breadcrumb"] == [])
+        root = next(item for item in entry["metadata"] if item["breadcrumb"] == [])
         root["metadata"]["selected"] = entry["stream"] == "things"
     (site / "catalog.json").write_text(json.dumps(catalog))
-    done = run(site, "ours", "--catalog", "catalog.json")
-    assert len(records(done.stdout)) == 1
-    assert "asked for the schema" not in done.stderr
+    process = run(site, "ours", "--catalog", "catalog.json")
+    assert len(records(process.stdout)) == 1
+    assert "asked for the schema" not in process.stderr

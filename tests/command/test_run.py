@@ -124,9 +124,9 @@ def tap_core(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     "plugin", ["tap_numbers.tap:TapNumbers", "tap-numbers", "tap-numbers-main"]
 )
 def test_tap_runs_by_class_path_and_by_console_script(site: Path, plugin: str) -> None:
-    done = tap_core(site, "run", plugin, "--config", "config.json")
-    assert done.returncode == 0, done.stderr
-    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    process = tap_core(site, "run", plugin, "--config", "config.json")
+    assert process.returncode == 0, process.stderr
+    messages = [json.loads(line) for line in process.stdout.splitlines()]
     assert [m["record"] for m in messages if m["type"] == "RECORD"] == [
         {"id": 0},
         {"id": 1},
@@ -154,17 +154,17 @@ def test_files_of_the_working_directory_do_not_replace_libraries(
     shared = tmp_path_factory.mktemp("shared")
     for name in ("requests", "jsonschema", "yaml", "fsspec", "tap_numbers"):
         (shared / f"{name}.py").write_text("raise SystemExit('planted code ran')")
-    done = script(shared, site, plugin, str(site / "config.json"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count('"RECORD"') == 3
+    process = script(shared, site, plugin, str(site / "config.json"))
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count('"RECORD"') == 3
 
 
 def test_class_in_the_working_directory_is_found(site: Path) -> None:
     (site / "sub").mkdir()
     (site / "sub" / "tap_here.py").write_text("from tap_numbers.tap import TapNumbers as Here\n")
-    done = script(site / "sub", site, "tap_here:Here", "../config.json")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count('"RECORD"') == 3
+    process = script(site / "sub", site, "tap_here:Here", "../config.json")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count('"RECORD"') == 3
 
 
 def test_removed_working_directory_is_no_error(
@@ -202,11 +202,11 @@ def test_command_flags_are_passed_to_the_plugin(site: Path) -> None:
 )
 def test_missing_singer_sdk_name_is_named_in_the_error(site: Path, line: str, named: str) -> None:
     (site / "broken.py").write_text(line)
-    done = tap_core(site, "run", "broken:Tap")
-    assert done.returncode == 1
-    assert named in done.stderr
-    assert "tap_core does not have" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = tap_core(site, "run", "broken:Tap")
+    assert process.returncode == 1
+    assert named in process.stderr
+    assert "tap_core does not have" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_plugins_of_older_releases_import_singerlib_by_its_former_name(site: Path) -> None:
@@ -218,40 +218,40 @@ def test_plugins_of_older_releases_import_singerlib_by_its_former_name(site: Pat
         "assert former is singerlib\n"
         "assert resolve_schema_references is singerlib.resolve_schema_references\n"
     )
-    done = tap_core(site, "run", "older:TapNumbers", "--version")
-    assert (done.returncode, done.stderr) == (0, "")
+    process = tap_core(site, "run", "older:TapNumbers", "--version")
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_other_import_errors_are_reported_without_a_traceback(site: Path) -> None:
     (site / "other.py").write_text("import no_such_library\nclass X: ...")
-    for plugin, words in (
+    for plugin, message in (
         ("tap-unknown", "No console script"),
         ("other:X", "no_such_library"),
         ("no_such_tap:X", "no_such_tap"),
         ("tap_numbers.tap:Nobody", "has no Nobody"),
         ("tap_numbers:__name__", "neither a plugin class nor a function"),
     ):
-        done = tap_core(site, "run", plugin)
-        assert done.returncode == 1
-        assert words in done.stderr
-        assert "Traceback" not in done.stderr
+        process = tap_core(site, "run", plugin)
+        assert process.returncode == 1
+        assert message in process.stderr
+        assert "Traceback" not in process.stderr
 
 
 def test_usage_is_printed_for_help_and_invalid_commands(site: Path) -> None:
     assert tap_core(site).returncode == 2
     assert tap_core(site, "fly", "x").returncode == 2
-    for asked in (["--help"], ["run", "--help"]):
-        done = tap_core(site, *asked)
-        assert done.returncode == 0
-        assert "tap-core run PLUGIN" in done.stdout
+    for arguments in (["--help"], ["run", "--help"]):
+        process = tap_core(site, *arguments)
+        assert process.returncode == 0
+        assert "tap-core run PLUGIN" in process.stdout
 
 
 def test_import_alias_is_refused_if_singer_sdk_is_already_imported(site: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", "-c", ALIASED],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}"},
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr

@@ -48,8 +48,8 @@ for program, words in [
 def show(session: TerminalSession, **variables: str) -> None:
     """Print help, errors and a table on a terminal."""
     removed = ("NO_COLOR", "FORCE_COLOR", "TERM")
-    kept = {name: value for name, value in os.environ.items() if name not in removed}
-    environment = {**kept, "PYTHONPATH": str(ROOT), **variables}
+    inherited = {name: value for name, value in os.environ.items() if name not in removed}
+    environment = {**inherited, "PYTHONPATH": str(ROOT), **variables}
     with session.start([sys.executable, "-c", PROGRAM], env=environment) as program:
         assert program.wait(300) == 0
     text = "\n".join(session.terminal.lines())

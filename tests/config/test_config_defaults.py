@@ -26,8 +26,8 @@ def test_defaults_fill_missing_settings_only():
 def test_defaults_are_filled_within_objects_and_arrays():
     inner = {"type": "object", "properties": {"x": {"default": 5}}}
     schema = {"properties": {"one": inner, "many": {"items": inner}, "none": inner}}
-    found = filled({"one": {}, "many": [{}, {"x": 6}]}, schema)
-    assert found == {"one": {"x": 5}, "many": [{"x": 5}, {"x": 6}]}
+    config = filled({"one": {}, "many": [{}, {"x": 6}]}, schema)
+    assert config == {"one": {"x": 5}, "many": [{"x": 5}, {"x": 6}]}
 
 
 def test_defaults_are_filled_within_a_default_object():
@@ -62,12 +62,12 @@ def test_missing_settings_are_merged_as_copies():
 
 
 def test_deep_copy_copies_only_containers():
-    thing = object()
-    original = MappingProxyType({"a": [{"b": thing}]})
+    leaf = object()
+    original = MappingProxyType({"a": [{"b": leaf}]})
     copy = deep_copy_config(original)
-    assert copy == {"a": [{"b": thing}]}
+    assert copy == {"a": [{"b": leaf}]}
     copy["a"][0]["b"] = None
-    assert original["a"][0]["b"] is thing
+    assert original["a"][0]["b"] is leaf
 
 
 def test_secrets_are_recognized_by_name_and_by_schema():

@@ -51,10 +51,10 @@ def read(monkeypatch, text: str, schema: dict, name: str = "setting"):
     ],
 )
 def test_variable_is_parsed_by_the_type_of_its_setting(monkeypatch, schema, text, value):
-    found = read(monkeypatch, text, schema)
-    assert found.faults == {}
-    assert found.values == {"setting": value}
-    assert type(found.values["setting"]) is type(value)
+    variables = read(monkeypatch, text, schema)
+    assert variables.faults == {}
+    assert variables.values == {"setting": value}
+    assert type(variables.values["setting"]) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,12 @@ def test_variable_is_parsed_by_the_type_of_its_setting(monkeypatch, schema, text
     ],
 )
 def test_invalid_value_error_names_the_variable(monkeypatch, schema, text, needed):
-    found = read(monkeypatch, text, schema)
-    assert found.values == {}
-    assert found.faults["setting"].startswith(f"setting: variable TAP_X_SETTING must be {needed}")
-    assert found.faults["setting"].endswith(f"(it is {text!r})")
+    variables = read(monkeypatch, text, schema)
+    assert variables.values == {}
+    assert variables.faults["setting"].startswith(
+        f"setting: variable TAP_X_SETTING must be {needed}"
+    )
+    assert variables.faults["setting"].endswith(f"(it is {text!r})")
 
 
 @pytest.mark.parametrize(
@@ -91,9 +93,9 @@ def test_invalid_value_error_names_the_variable(monkeypatch, schema, text, neede
     ],
 )
 def test_invalid_secret_value_is_not_shown(monkeypatch, name, schema):
-    found = read(monkeypatch, "hunter2", schema, name)
-    assert list(found.faults) == [name]
-    assert "hunter2" not in found.faults[name]
+    variables = read(monkeypatch, "hunter2", schema, name)
+    assert list(variables.faults) == [name]
+    assert "hunter2" not in variables.faults[name]
 
 
 def test_comma_separated_array_is_parsed_with_a_deprecation_warning(monkeypatch, caplog):
@@ -146,8 +148,8 @@ def test_dotenv_file_adds_variables_that_are_not_set(tmp_path, monkeypatch):
     (tmp_path / ".env").write_text("TAP_X_A=from_file\nTAP_X_B='quoted # text'\n")
     monkeypatch.setenv("TAP_X_A", "from_variable")
     schema = {"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
-    found = read_environment(schema, PREFIX)
-    assert found.values == {"a": "from_variable", "b": "quoted # text"}
+    variables = read_environment(schema, PREFIX)
+    assert variables.values == {"a": "from_variable", "b": "quoted # text"}
 
 
 def test_dotenv_file_path_can_be_given(tmp_path):

@@ -44,9 +44,9 @@ def test_config_argument_env_enables_environment_variables(write):
 
 
 def test_fractions_and_large_integers_keep_their_digits(write):
-    found = read_config_files([write("a.json", '{"a": 0.10, "b": 12345678901234567890123}')])
-    assert found == {"a": Decimal("0.10"), "b": 12345678901234567890123}
-    assert str(found["a"]) == "0.10"
+    config = read_config_files([write("a.json", '{"a": 0.10, "b": 12345678901234567890123}')])
+    assert config == {"a": Decimal("0.10"), "b": 12345678901234567890123}
+    assert str(config["a"]) == "0.10"
 
 
 def test_byte_order_mark_is_ignored(write):

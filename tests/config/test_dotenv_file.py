@@ -40,9 +40,9 @@ def test_only_variables_with_the_prefix_are_read_and_the_environment_is_unchange
     folder: Path,
 ) -> None:
     """SEC4: variables of a .env file without the plugin's prefix are ignored."""
-    others = ("JAVA_HOME", "PYSPARK_PYTHON", "PATH", "HTTPS_PROXY", "REQUESTS_CA_BUNDLE")
-    others += ("SINGER_SDK_LOG_CONFIG", "LD_PRELOAD", "TAP_XY_A", "tap_x_a", "LOGLEVEL")
-    write(folder / ".env", "TAP_X_A=1\n" + "".join(f"{name}=/evil\n" for name in others))
+    other_names = ("JAVA_HOME", "PYSPARK_PYTHON", "PATH", "HTTPS_PROXY", "REQUESTS_CA_BUNDLE")
+    other_names += ("SINGER_SDK_LOG_CONFIG", "LD_PRELOAD", "TAP_XY_A", "tap_x_a", "LOGLEVEL")
+    write(folder / ".env", "TAP_X_A=1\n" + "".join(f"{name}=/evil\n" for name in other_names))
     before = dict(os.environ)
     assert read_dotenv(PREFIX) == {"TAP_X_A": "1"}
     assert parse_environment_config(SCHEMA, PREFIX) == {"a": "1"}
@@ -129,16 +129,17 @@ def test_dotenv_file_of_another_user_is_skipped_with_a_warning(
 
 
 @pytest.mark.parametrize(
-    "mode,words", [(0o664, "may be written by its group"), (0o646, "may be written by every user")]
+    "mode,warning",
+    [(0o664, "may be written by its group"), (0o646, "may be written by every user")],
 )
 def test_dotenv_file_writable_by_others_is_skipped_with_a_warning(
-    folder: Path, caplog: pytest.LogCaptureFixture, mode: int, words: str
+    folder: Path, caplog: pytest.LogCaptureFixture, mode: int, warning: str
 ) -> None:
     """SEC4: a .env file that others may write is skipped, also behind a link."""
     file = write(folder / "settings", mode=mode)
     (folder / ".env").symlink_to(file)
     assert read_dotenv(PREFIX) == {}
-    assert words in caplog.text
+    assert warning in caplog.text
     file.chmod(0o644)
     assert read_dotenv(PREFIX) == {"TAP_X_A": "1"}
 

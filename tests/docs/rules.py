@@ -24,33 +24,33 @@ class RulesDocument:
     def rules(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the number of each rule, and the keys of its test files."""
         for line in self.path.read_text("utf-8").splitlines():
-            found = re.match(r"\| ([A-Z]+\d+) \| .* \| ([^|]*) \|$", line)
-            if found:
-                yield found[1], re.findall(r"\[(\w+)\]", found[2])
+            match = re.match(r"\| ([A-Z]+\d+) \| .* \| ([^|]*) \|$", line)
+            if match:
+                yield match[1], re.findall(r"\[(\w+)\]", match[2])
 
     def files(self) -> dict[str, Path]:
         """Return the files by their keys."""
-        found = re.findall(r"^\[(\w+)\]: (\S+)$", self.path.read_text("utf-8"), re.MULTILINE)
-        return {key: self.path.parent / path for key, path in found}
+        links = re.findall(r"^\[(\w+)\]: (\S+)$", self.path.read_text("utf-8"), re.MULTILINE)
+        return {key: self.path.parent / path for key, path in links}
 
-    def faults(self, wanted: Iterable[str]) -> list[str]:
+    def faults(self, expected: Iterable[str]) -> list[str]:
         """Return the rules that are missing, duplicate, or named by no test."""
         files = self.files()
         absent = [f"no file {path}" for path in files.values() if not path.exists()]
         if absent:
             return absent
         named = {key: _named_in(path) for key, path in files.items()}
-        found = list(self.rules())
-        numbers = sorted(number for number, _ in found)
-        wrong = [] if numbers == sorted(wanted) else [f"the rules are {numbers}"]
-        wrong += [f"{number}: no file" for number, keys in found if not keys]
+        rules = list(self.rules())
+        numbers = sorted(number for number, _ in rules)
+        wrong = [] if numbers == sorted(expected) else [f"the rules are {numbers}"]
+        wrong += [f"{number}: no file" for number, keys in rules if not keys]
         wrong += [
             f"{number}: no test in {key}"
-            for number, keys in found
+            for number, keys in rules
             for key in keys
             if number not in named.get(key, ())
         ]
-        used = {key for _, keys in found for key in keys}
+        used = {key for _, keys in rules for key in keys}
         return wrong + [f"{key}: holds no rule" for key in sorted(files.keys() - used)]
 
 

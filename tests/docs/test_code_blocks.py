@@ -61,7 +61,7 @@ class Block:
 
 
 def find_blocks(text: str) -> list[Block]:
-    found, lines = [], text.splitlines()
+    blocks, lines = [], text.splitlines()
     position = 0
     while position < len(lines):
         opened = re.match(r"^(\s*)```(.*)$", lines[position])
@@ -73,15 +73,15 @@ def find_blocks(text: str) -> list[Block]:
             position += 1
         indent = len(opened.group(1))
         body = "\n".join(line[indent:] for line in lines[start:position]) + "\n"
-        found.append(_block(opened.group(2), body, start))
+        blocks.append(_block(opened.group(2), body, start))
         position += 1
-    return found
+    return blocks
 
 
 def _block(info: str, body: str, line: int) -> Block:
-    words = shlex.split(info)
-    options = dict(word.split("=", 1) for word in words[1:])
-    return Block(words[0] if words else "", options, body, line)
+    parts = shlex.split(info)
+    options = dict(word.split("=", 1) for word in parts[1:])
+    return Block(parts[0] if parts else "", options, body, line)
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -127,12 +127,12 @@ class Terminal:
             json.loads(block.body)
 
     def _run(self, block: Block, script: str) -> None:
-        with TemporaryDirectory() as left:
-            directory, variables = Path(left) / "directory", Path(left) / "variables"
+        with TemporaryDirectory() as temporary:
+            directory, variables = Path(temporary) / "directory", Path(temporary) / "variables"
             remember = (
                 f"pwd > {shlex.quote(str(directory))}; env -0 > {shlex.quote(str(variables))}"
             )
-            done = subprocess.run(
+            process = subprocess.run(
                 ["sh", "-e", "-c", f"trap {shlex.quote(remember)} EXIT\n{script}"],
                 cwd=self.folder,
                 env=self.variables,
@@ -142,9 +142,11 @@ class Terminal:
                 timeout=1800,
                 check=False,
             )
-            self.output = done.stdout
-            wanted = int(block.options.get("exit", "0"))
-            assert done.returncode == wanted, f"line {block.line}:\n{done.stdout}\n{done.stderr}"
+            self.output = process.stdout
+            expected_code = int(block.options.get("exit", "0"))
+            assert process.returncode == expected_code, (
+                f"line {block.line}:\n{process.stdout}\n{process.stderr}"
+            )
             if variables.exists():
                 self.folder = Path(directory.read_text().removesuffix("\n"))
                 pairs = variables.read_text().split("\0")[:-1]

@@ -45,9 +45,9 @@ STEPS = {
 
 def find_missing_step(blocks: Sequence[Block]) -> str | None:
     """Return the first step that no block has after the blocks of the steps before it, or None."""
-    rest = iter(blocks)
+    remaining = iter(blocks)
     for step, pattern in STEPS.items():
-        if not any(re.search(pattern, block.body, re.MULTILINE) for block in rest):
+        if not any(re.search(pattern, block.body, re.MULTILINE) for block in remaining):
             return step
     return None
 
@@ -181,9 +181,9 @@ def test_newcomer_follows_the_built_page_from_the_wheel_to_rows_in_duckdb(
     folder = tmp_path / "work"
     (folder / "wheels").mkdir(parents=True)
     (folder / "wheels" / wheel.name).symlink_to(wheel)
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        port = str(free_socket.getsockname()[1])
     terminal = Terminal(folder, newcomer, place="wheel")
     with stopped_afterwards(folder / "catalog.pid"):
         for block in blocks:

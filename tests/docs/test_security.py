@@ -24,7 +24,7 @@ GUARANTEES = dict(ROWS)
 @functools.cache
 def find_tests() -> dict[str, list[str]]:
     """Return the names of the tests that name each number."""
-    found: dict[str, list[str]] = {}
+    names_by_number: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text("utf-8")
         if not re.search(r"SEC\d", text):
@@ -33,8 +33,8 @@ def find_tests() -> dict[str, list[str]]:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 head = (ast.get_docstring(node) or "").partition(":")[0]
                 for number in numbers_in(head):
-                    found.setdefault(number, []).append(f"{path.name}::{node.name}")
-    return found
+                    names_by_number.setdefault(number, []).append(f"{path.name}::{node.name}")
+    return names_by_number
 
 
 @pytest.mark.parametrize("number", GUARANTEES)
@@ -63,8 +63,8 @@ def test_every_guarantee_is_referenced_outside_of_its_table() -> None:
 def test_security_policy_has_the_required_sections() -> None:
     text = (ROOT / "SECURITY.md").read_text("utf-8")
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    wanted = ["Reporting a vulnerability", "Supported versions", "Guarantees"]
-    assert headings[: len(wanted)] == wanted
+    required = ["Reporting a vulnerability", "Supported versions", "Guarantees"]
+    assert headings[: len(required)] == required
     assert "Not guaranteed" in headings
     assert "docs/security.md" in text
     assert "docs/security.md" in (ROOT / "README.md").read_text("utf-8")

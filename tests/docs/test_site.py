@@ -170,12 +170,12 @@ def test_reference_is_complete(site: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_pages_show_no_options_of_code_blocks(site: Path) -> None:
-    shown = [
+    pages_with_options = [
         str(path)
         for path in site.rglob("*.html")
         if re.search(r"skip=(&quot;|\")|```|only=(wheel|repository)", path.read_text("utf-8"))
     ]
-    assert shown == []
+    assert pages_with_options == []
     assert '<span class="filename">tap_shop.py</span>' in read_page(site, "http")
 
 
@@ -243,18 +243,18 @@ def test_browser_walks_all_pages_and_finds_words(site: Path, tmp_path: Path) -> 
             is_done = visits.is_done.wait(600)
             browser.terminate()
     assert is_done, "the browser has not reported"
-    found = visits.found
-    assert "error" not in found, found["error"]
-    assert len(found["pages"]) == len(PAGES) - 1  # all but the start page
-    for address, page in found["pages"].items():
+    walk = visits.found
+    assert "error" not in walk, walk["error"]
+    assert len(walk["pages"]) == len(PAGES) - 1  # all but the start page
+    for address, page in walk["pages"].items():
         assert page["title"], address
         assert page["broken"] == [], address
         assert page["width"] <= 1200, address
         assert len(page["text"]) > 100, address
-    links = {link.partition("#")[0] for page in found["pages"].values() for link in page["links"]}
+    links = {link.partition("#")[0] for page in walk["pages"].values() for link in page["links"]}
     paths = {link.removeprefix(f"{origin}/") for link in links}
     assert [path for path in paths if not find_file(site, path).is_file()] == []
-    assert any(re.search(r"/target/.*#quarantine", link) for link in found["results"])
+    assert any(re.search(r"/target/.*#quarantine", link) for link in walk["results"])
     assert [path for path in visits.missing if path not in {"/favicon.ico", "/versions.json"}] == []
 
 

@@ -70,30 +70,30 @@ def folder(tmp_path):
 
 
 def synced(folder, state=None, tap=CSVTap, **config):
-    given = {"path": str(folder), "read_mode": "one_stream_per_file", **config}
-    made = tap(config=given, state=state)
+    settings = {"path": str(folder), "read_mode": "one_stream_per_file", **config}
+    created_tap = tap(config=settings, state=state)
     out = io.StringIO()
     with redirect_stdout(out):
-        made.sync_all()
+        created_tap.sync_all()
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
 def records(messages):
-    return [each["record"] for each in messages if each["type"] == "RECORD"]
+    return [message["record"] for message in messages if message["type"] == "RECORD"]
 
 
 def last_state(messages):
-    return [each["value"] for each in messages if each["type"] == "STATE"][-1]
+    return [message["value"] for message in messages if message["type"] == "STATE"][-1]
 
 
 def test_one_stream_per_file_mode_makes_a_stream_of_each_file(folder):
     messages = synced(folder)
-    described = [each for each in messages if each["type"] == "SCHEMA"]
-    assert [each["stream"] for each in described] == ["a.long", "b"]
-    assert list(described[1]["schema"]["properties"]) == [
+    schema_messages = [message for message in messages if message["type"] == "SCHEMA"]
+    assert [message["stream"] for message in schema_messages] == ["a.long", "b"]
+    assert list(schema_messages[1]["schema"]["properties"]) == [
         "id", "name", "_sdc_path", "_sdc_modified_at",
     ]  # fmt: skip
-    assert described[1]["bookmark_properties"] == ["_sdc_modified_at"]
+    assert schema_messages[1]["bookmark_properties"] == ["_sdc_modified_at"]
     assert records(messages)[1] == {
         "id": "1",
         "name": "one",
@@ -118,8 +118,8 @@ def test_links_to_files_are_read(folder):
 def test_merge_mode_makes_one_stream_of_all_files(folder):
     put(folder / "e.CSV", "id,name\n7,seven\n")
     messages = synced(folder, read_mode="merge", stream_name="all")
-    assert {each["stream"] for each in messages if each["type"] != "STATE"} == {"all"}
-    assert [(each["_sdc_path"], each["id"]) for each in records(messages)] == [
+    assert {item["stream"] for item in messages if item["type"] != "STATE"} == {"all"}
+    assert [(item["_sdc_path"], item["id"]) for item in records(messages)] == [
         ("./a.long.csv", "9"), ("./b.csv", "1"), ("./b.csv", "2"), ("./e.CSV", "7"),
     ]  # fmt: skip
     unnamed = CSVTap(config={"path": str(folder), "read_mode": "merge"})
@@ -140,13 +140,13 @@ def test_changed_file_is_read_again(folder):
     put(folder / "b.csv", changed=CHANGED.replace(year=2023))
     put(folder / "a.long.csv", "id\n10\n", changed=CHANGED.replace(year=2025))
     CSVStream.read.clear()
-    again = synced(folder, state)
-    assert [each["id"] for each in records(again)] == ["10"]
+    second_sync = synced(folder, state)
+    assert [record["id"] for record in records(second_sync)] == ["10"]
     assert CSVStream.read == ["./a.long.csv"]
-    assert last_state(again)["bookmarks"]["a.long"]["partitions"][0]["replication_key_value"] == (
-        "2025-01-02T03:04:05.000000+00:00"
-    )
-    assert last_state(again)["bookmarks"]["b"] == state["bookmarks"]["b"]
+    assert last_state(second_sync)["bookmarks"]["a.long"]["partitions"][0][
+        "replication_key_value"
+    ] == ("2025-01-02T03:04:05.000000+00:00")
+    assert last_state(second_sync)["bookmarks"]["b"] == state["bookmarks"]["b"]
 
 
 def test_full_table_sync_reads_every_file(folder):
@@ -161,9 +161,9 @@ def test_full_table_sync_reads_every_file(folder):
 
 
 def test_files_of_an_fsspec_file_system_are_read(tmp_path):
-    place = f"/{tmp_path.name}"
-    fsspec.filesystem("memory").pipe(f"{place}/x.csv", b"id,name\n5,five\n")
-    [row] = records(synced(place, filesystem="memory"))
+    folder = f"/{tmp_path.name}"
+    fsspec.filesystem("memory").pipe(f"{folder}/x.csv", b"id,name\n5,five\n")
+    [row] = records(synced(folder, filesystem="memory"))
     assert (row["id"], row["_sdc_path"]) == ("5", "x.csv")
     assert row["_sdc_modified_at"] > "2024"
 
@@ -172,9 +172,9 @@ def test_file_system_without_modification_times_reads_every_file(folder, caplog)
     class Timeless(CSVTap):
         @property
         def fs(self):
-            made = CSVTap.fs.func(self)
-            made.modified = self.modified
-            return made
+            file_system = CSVTap.fs.func(self)
+            file_system.modified = self.modified
+            return file_system
 
         def modified(self, path):
             raise NotImplementedError

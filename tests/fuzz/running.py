@@ -123,7 +123,7 @@ def _run_in(folder: Path, parts: list[dict[str, Any]], outcome: Outcome) -> dict
     job.write_text(json.dumps({"parts": parts}))
     errors = folder / "stderr.txt"
     with errors.open("wb") as stderr:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "tests.fuzz.child", str(job)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{MODULES}", "TMPDIR": str(folder)},
@@ -136,17 +136,17 @@ def _run_in(folder: Path, parts: list[dict[str, Any]], outcome: Outcome) -> dict
     found = folder / "failures.jsonl"
     for line in found.read_text().splitlines() if found.exists() else ():
         outcome.failures.append(_saved(**json.loads(line)))
-    if done.returncode == 0:
+    if process.returncode == 0:
         for reader, count in json.loads((folder / "counts.json").read_text()).items():
             outcome.counts[reader] = max(outcome.counts.get(reader, 0), count)
         return None
     current = folder / "current.json"
     last = errors.read_text("utf-8", "replace")[-6000:]
-    assert current.exists(), f"the process did not begin: exit {done.returncode}\n{last}"
+    assert current.exists(), f"the process did not begin: exit {process.returncode}\n{last}"
     died_of: dict[str, Any] = json.loads(current.read_text())
     reason = (
-        f"the process died, exit {done.returncode} (-24: too long on the processor, 1: too long by"
-        f" the clock, -9: too large)\n{last}"
+        f"the process died, exit {process.returncode} (-24: too long on the processor, 1: too long"
+        f" by the clock, -9: too large)\n{last}"
     )
     outcome.failures.append(_saved(**died_of, failure=reason))
     return died_of

@@ -55,13 +55,13 @@ def test_mutated_rows_are_loaded_or_quarantined(tmp_path: Path) -> None:
     """
     rows = make_rows(SEED)
     data = SCHEMA + b"".join(row + b"\n" for row in rows) + STATE
-    done = run(tmp_path, data)
+    process = run(tmp_path, data)
     words = (
-        f"FUZZ_SEED={SEED}, input: {save_input('loading', data)}\n{done.stderr.decode()[-3000:]}"
+        f"FUZZ_SEED={SEED}, input: {save_input('loading', data)}\n{process.stderr.decode()[-3000:]}"
     )
-    assert done.returncode == 0, words
-    assert b"Traceback" not in done.stderr, words
-    assert json.loads(done.stdout.splitlines()[-1]) == {"at": "the end"}
+    assert process.returncode == 0, words
+    assert b"Traceback" not in process.stderr, words
+    assert json.loads(process.stdout.splitlines()[-1]) == {"at": "the end"}
     report = json.loads((tmp_path / "report.json").read_text())["streams"]["users"]
     assert report["written"] + report["quarantined"] == len(rows), report
     assert report["quarantined"] > 0

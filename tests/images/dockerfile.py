@@ -51,8 +51,8 @@ class Stage:
     @property
     def sources(self) -> set[str]:
         """The stages from which this one copies files."""
-        words = (i.split()[0] for i in self.instructions if i.name == "COPY")
-        return {word.removeprefix("--from=") for word in words if word.startswith("--from=")}
+        options = (i.split()[0] for i in self.instructions if i.name == "COPY")
+        return {word.removeprefix("--from=") for word in options if word.startswith("--from=")}
 
 
 def read_instructions(text: str) -> Iterator[Instruction]:
@@ -73,8 +73,8 @@ def read_stages(text: str) -> list[Stage]:
     stages: list[tuple[str, str, list[Instruction]]] = []
     for instruction in read_instructions(text):
         if instruction.name == "FROM":
-            base, *rest = expand(instruction.value, arguments).split()
-            stages.append((rest[1] if rest else str(len(stages)), base, []))
+            base, *alias = expand(instruction.value, arguments).split()
+            stages.append((alias[1] if alias else str(len(stages)), base, []))
         elif stages:
             stages[-1][2].append(instruction)
         else:
@@ -94,4 +94,4 @@ def select_stages(stages: Sequence[Stage], target: str) -> list[Stage]:
 
 def expand(value: str, variables: Mapping[str, str]) -> str:
     """Return a value with its ``$NAME`` and ``${NAME}`` replaced; an unknown one becomes empty."""
-    return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], ""), value)
+    return _VARIABLE.sub(lambda match: variables.get(match[1] or match[2], ""), value)

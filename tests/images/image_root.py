@@ -72,8 +72,8 @@ def make_base(work: Path) -> None:
     etc.mkdir()
     for name in ("passwd", "group"):  # without the users of this machine: 1000 is the image's
         lines = Path("/etc", name).read_text("utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if not 1000 <= int(line.split(":")[2]) < _NOBODY]
-        (etc / name).write_text("".join(kept), encoding="utf-8")
+        kept_lines = [line for line in lines if not 1000 <= int(line.split(":")[2]) < _NOBODY]
+        (etc / name).write_text("".join(kept_lines), encoding="utf-8")
     shutil.copy("/etc/resolv.conf", etc / "resolv.conf")
     programs.mkdir(parents=True)
     for name in ("python", "python3"):
@@ -107,8 +107,8 @@ def run_in(
     """Run a command in a root; return its exit code."""
     settings = [f"{name}={value}" for name, value in env.items()]
     inside = ["/usr/bin/env", "-i", *settings, "/bin/sh", "-c", _IN_FOLDER, folder, *command]
-    done = subprocess.run(["chroot", f"--userspec={user}", str(root), *inside], check=False)
-    return done.returncode
+    process = subprocess.run(["chroot", f"--userspec={user}", str(root), *inside], check=False)
+    return process.returncode
 
 
 class Builder:
@@ -126,13 +126,13 @@ class Builder:
         if not (self._work / _MACHINE).is_dir():
             make_base(self._work)
         for stage in stages:
-            done = self._work / stage.name / "image.json"
-            if done.is_file():
+            image_file = self._work / stage.name / "image.json"
+            if image_file.is_file():
                 self._images[stage.name] = read_image(self._work, stage.name)
                 continue
-            shutil.rmtree(done.parent, ignore_errors=True)  # of a build that failed
+            shutil.rmtree(image_file.parent, ignore_errors=True)  # of a build that failed
             image = self._images[stage.name] = self._build_stage(stage)
-            done.write_text(json.dumps(asdict(image)))
+            image_file.write_text(json.dumps(asdict(image)))
 
     def _build_stage(self, stage: Stage) -> Image:
         parent = self._images.get(stage.base, Image())
@@ -155,8 +155,8 @@ class Builder:
     def _run(
         self, root: Path, image: Image, instruction: Instruction, arguments: Mapping[str, str]
     ) -> None:
-        given = {k: v for k, v in os.environ.items() if k.startswith(_SEEN_BY_BUILDS)}
-        env = {**given, **arguments, **image.env, "HOME": "/root"}
+        inherited = {k: v for k, v in os.environ.items() if k.startswith(_SEEN_BY_BUILDS)}
+        env = {**inherited, **arguments, **image.env, "HOME": "/root"}
         command = ["/bin/sh", "-c", instruction.value]
         code = run_in(root, command, env, image.user, image.folder)
         if code:
@@ -164,13 +164,13 @@ class Builder:
 
     def _copy(self, root: Path, image: Image, instruction: Instruction) -> None:
         source = self._context
-        words = instruction.split()
-        if words[0].startswith("--from="):
-            name = words.pop(0).removeprefix("--from=")
+        arguments = instruction.split()
+        if arguments[0].startswith("--from="):
+            name = arguments.pop(0).removeprefix("--from=")
             if name not in self._roots:
                 self._roots[name] = mount_stages(self._work, self._images[name].stages)
             source = self._roots[name]
-        *names, target = words
+        *names, target = arguments
         into = root / Path(image.folder, target).relative_to("/")
         for name in names:
             path = source / name.removeprefix("/")
@@ -211,31 +211,33 @@ def read_image(work: Path, target: str) -> Image:
     return Image(**json.loads((work / target / "image.json").read_text("utf-8")))
 
 
-def build(given: argparse.Namespace) -> int:
+def build(options: argparse.Namespace) -> int:
     """Build a target."""
-    context = given.work / "context"
+    context = options.work / "context"
     export_context(context)
-    if given.added:
-        shutil.copytree(given.added, context, dirs_exist_ok=True)
+    if options.added:
+        shutil.copytree(options.added, context, dirs_exist_ok=True)
     text = (ROOT / "images" / "Dockerfile").read_text("utf-8")
-    arguments = dict(text.split("=", 1) for text in given.build_arg)
-    Builder(given.work, arguments, context).build(select_stages(read_stages(text), given.target))
+    arguments = dict(text.split("=", 1) for text in options.build_arg)
+    Builder(options.work, arguments, context).build(
+        select_stages(read_stages(text), options.target)
+    )
     return 0
 
 
-def run(given: argparse.Namespace, arguments: Sequence[str]) -> int:
+def run(parsed: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Run a target as `docker run --read-only` does; loopback is the only network."""
-    image = read_image(given.work, given.target)
-    layer = given.work / _CONTAINER
+    image = read_image(parsed.work, parsed.target)
+    layer = parsed.work / _CONTAINER
     layer.mkdir(exist_ok=True)
     mount("-t", "tmpfs", "tmpfs", layer)
-    root = mount_stages(given.work, [*image.stages, _CONTAINER])
-    volumes = [text.split(":") for text in given.volume]
-    tmpfs = [text.partition(":") for text in given.tmpfs]
+    root = mount_stages(parsed.work, [*image.stages, _CONTAINER])
+    volumes = [text.split(":") for text in parsed.volume]
+    tmpfs = [text.partition(":") for text in parsed.tmpfs]
     for folder in [*(volume[1] for volume in volumes), *(folder for folder, _, _ in tmpfs)]:
         Path(f"{root}{folder}").mkdir(parents=True, exist_ok=True)
     with (root / "etc/hosts").open("a") as hosts:
-        hosts.writelines(f"127.0.0.1 {name}\n" for name in given.local_host)
+        hosts.writelines(f"127.0.0.1 {name}\n" for name in parsed.local_host)
     for part in ("", *_SYSTEM):
         mount("-o", "remount,ro", root / part)
     for folder, _, options in tmpfs:
@@ -245,9 +247,9 @@ def run(given: argparse.Namespace, arguments: Sequence[str]) -> int:
         if options:
             mount("-o", f"remount,bind,{options[0]}", f"{root}{folder}")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
-    settings = {**image.env, "HOME": "/home/loader", **dict(t.split("=", 1) for t in given.env)}
-    command = [*([given.entrypoint] if given.entrypoint else image.entry_point), *arguments]
-    return run_in(root, command, settings, given.user or image.user, image.folder)
+    settings = {**image.env, "HOME": "/home/loader", **dict(t.split("=", 1) for t in parsed.env)}
+    command = [*([parsed.entrypoint] if parsed.entrypoint else image.entry_point), *arguments]
+    return run_in(root, command, settings, parsed.user or image.user, image.folder)
 
 
 def main() -> int:
@@ -263,10 +265,10 @@ def main() -> int:
         running.add_argument(option, action="append", default=[])
     running.add_argument("--entrypoint")
     running.add_argument("--user")
-    words = sys.argv[1:]
-    end = words.index("--") if "--" in words else len(words)
-    given = parser.parse_args(words[:end])
-    return build(given) if given.command == "build" else run(given, words[end + 1 :])
+    arguments = sys.argv[1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:end])
+    return build(options) if options.command == "build" else run(options, arguments[end + 1 :])
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ STAGES = read_stages((FOLDER / "Dockerfile").read_text("utf-8"))
 def read_image(image: str) -> list[Instruction]:
     """Return the instructions of an image: those of the stages on which its stage is based."""
     named = {stage.name: stage for stage in STAGES}
-    found: list[Instruction] = []
+    instructions: list[Instruction] = []
     while image in named:
-        found[:0] = named[image].instructions
+        instructions[:0] = named[image].instructions
         image = named[image].base
-    return found
+    return instructions
 
 
 def read_build(image: str) -> list[Instruction]:
@@ -45,8 +45,8 @@ def read_build(image: str) -> list[Instruction]:
 
 
 def read_compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
-    return found
+    compose: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
+    return compose
 
 
 def test_all_images_have_one_base_that_is_pinned_by_digest() -> None:
@@ -119,11 +119,11 @@ def test_packages_are_installed_with_hashes(image: str) -> None:
     """SEC20: exceptions are the project itself, and a tap without a lock file."""
     commands = find_pip_commands(image)
     unlocked = [command for command in commands if "--require-hashes" not in command]
-    project, installed, *rest = unlocked
+    project, installed, *other_commands = unlocked
     assert project.endswith("--no-deps --no-build-isolation --wheel-dir wheels .")
     assert installed.endswith("--no-deps --no-index wheels/*.whl")
-    assert len(rest) == (image == "tap")
-    assert all('"${TAP}"' in command for command in rest)
+    assert len(other_commands) == (image == "tap")
+    assert all('"${TAP}"' in command for command in other_commands)
     assert len(commands) - len(unlocked) >= 2
     for command in set(commands) - set(unlocked):
         assert "--no-deps" in command
@@ -138,11 +138,11 @@ def find_step(image: str, text: str) -> str:
 
 def test_build_without_a_tap_ends_with_an_error_that_names_the_argument() -> None:
     command = ["sh", "-c", find_step("tap", "Name the tap")]
-    done = subprocess.run(
+    process = subprocess.run(
         command, env={"PATH": os.environ["PATH"]}, capture_output=True, check=False
     )
-    assert done.returncode == 1
-    assert done.stderr == b"Name the tap: --build-arg TAP=meltanolabs-tap-github==1.30.1\n"
+    assert process.returncode == 1
+    assert process.stderr == b"Name the tap: --build-arg TAP=meltanolabs-tap-github==1.30.1\n"
 
 
 def write_wheel(folder: Path, name: str, version: str, *needed: str) -> None:
@@ -190,16 +190,16 @@ def test_locked_versions_are_kept_unless_the_tap_needs_other_ones(
     env = {"PATH": path, "TAP": "tap-x", "PIP_NO_INDEX": "1"}
     locked = "tools/bin/pip --python venv/bin/python install --find-links packages"
     commands = f"{locked} tap-core-sdk==1.0 library==2.1; {step}"
-    done = subprocess.run(
+    process = subprocess.run(
         ["sh", "-c", commands], cwd=tmp_path, env=env, capture_output=True, check=False
     )
     if installed is None:
-        assert done.returncode == 1
-        assert b"tap-core-sdk 1.0 depends on library>=2" in done.stdout
+        assert process.returncode == 1
+        assert b"tap-core-sdk 1.0 depends on library>=2" in process.stdout
     else:
-        assert done.returncode == 0, done.stderr
-        found = metadata.distributions(path=[str(next(venv.glob("lib/*/site-packages")))])
-        versions = {f"{dist.name} {dist.version}" for dist in found}
+        assert process.returncode == 0, process.stderr
+        distributions = metadata.distributions(path=[str(next(venv.glob("lib/*/site-packages")))])
+        versions = {f"{dist.name} {dist.version}" for dist in distributions}
         assert versions == {*installed, "tap_x 1.0"}
 
 
@@ -221,12 +221,12 @@ def test_entry_point_is_the_only_program_or_the_named_one(
         (tmp_path / name).touch(mode=0o755)
     step = find_step("tap", "ln -s").replace("/opt/venv/bin", str(tmp_path))
     env = {"PATH": os.environ["PATH"], "TAP": "tap-x", "PROGRAM": argument}
-    done = subprocess.run(["sh", "-c", step], env=env, stderr=subprocess.PIPE, check=False)
-    assert (done.returncode == 0) is (linked is not None)
+    process = subprocess.run(["sh", "-c", step], env=env, stderr=subprocess.PIPE, check=False)
+    assert (process.returncode == 0) is (linked is not None)
     if linked:
         assert (tmp_path / "tap").readlink() == Path(linked)
     else:
-        assert b"--build-arg PROGRAM=" in done.stderr
+        assert b"--build-arg PROGRAM=" in process.stderr
 
 
 def test_images_of_the_compose_file_are_built_here_or_pinned() -> None:

@@ -109,10 +109,12 @@ class Container:
         """
         options.setdefault("tmpfs", "/tmp:exec")
         mounted = [f"{folder}:{inside}" for folder, inside in (volumes or {}).items()]
-        words = [
+        program_arguments = [
             f"--{name.replace('_', '-')}={value}"
-            for name, given in [*options.items(), ("volume", mounted)]
-            for value in ([given] if isinstance(given, str) else given)
+            for name, value_or_values in [*options.items(), ("volume", mounted)]
+            for value in (
+                [value_or_values] if isinstance(value_or_values, str) else value_or_values
+            )
         ]
         return subprocess.run(
             [
@@ -120,7 +122,7 @@ class Container:
                 "run",
                 self.image,
                 str(self.work),
-                *words,
+                *program_arguments,
                 "--",
                 *arguments,
             ],
@@ -141,7 +143,7 @@ def separate(*, network: bool) -> list[str]:
 
 def build(work: Path, image: str, *options: str) -> Container:
     """Build an image; stages that are there are not built again."""
-    done = subprocess.run(
+    process = subprocess.run(
         [*separate(network=True), "build", image, str(work), *options],
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -149,7 +151,7 @@ def build(work: Path, image: str, *options: str) -> Container:
         timeout=BUILD_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stdout.decode()[-4000:]
+    assert process.returncode == 0, process.stdout.decode()[-4000:]
     return Container(work, image)
 
 
@@ -159,8 +161,8 @@ def work() -> Iterator[Path]:
 
     If the environment variable TEST_IMAGES names a folder, they are kept there and used again.
     """
-    kept = os.environ.get("TEST_IMAGES")
-    temporary = nullcontext(kept) if kept else TemporaryDirectory(prefix="images-")
+    kept_folder = os.environ.get("TEST_IMAGES")
+    temporary = nullcontext(kept_folder) if kept_folder else TemporaryDirectory(prefix="images-")
     with temporary as name:
         folder = Path(name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -216,8 +218,8 @@ def copy_flights(folder: Path) -> None:
 def read_report(log: bytes) -> dict[str, Any]:
     """Return the report of a load, which is a line of its log."""
     [line] = [line for line in log.splitlines() if line.startswith(b"REPORT: ")]
-    found: dict[str, Any] = json.loads(line.removeprefix(b"REPORT: "))
-    return found
+    report: dict[str, Any] = json.loads(line.removeprefix(b"REPORT: "))
+    return report
 
 
 def count_rows(tables: Path, stream: str) -> int:
@@ -242,9 +244,9 @@ def test_containers_have_no_build_tools_and_no_root(
 def test_version_is_printed_without_settings(image: str, request: pytest.FixtureRequest) -> None:
     """The workflow that builds the images runs this command, with a manifest for `tap-manifest`."""
     container: Container = request.getfixturevalue(image)
-    done = container.run("--version", volumes={MANIFEST: "/manifest:ro"})
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert re.search(rb"\d\.\d", done.stdout)
+    process = container.run("--version", volumes={MANIFEST: "/manifest:ro"})
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert re.search(rb"\d\.\d", process.stdout)
 
 
 @pytest.mark.spark
@@ -283,7 +285,7 @@ def test_class_archive_of_the_image_is_used(target: Container, folder: Path) -> 
     own(folder)
     load = f"target-spark --config {folder}/target.json"
     count = "grep -c 'shared objects file (top)' /tmp/classes.log"
-    done = target.run(
+    process = target.run(
         "-c",
         f"{load}; {count}",
         volumes={folder: str(folder)},
@@ -291,7 +293,7 @@ def test_class_archive_of_the_image_is_used(target: Container, folder: Path) -> 
         entrypoint="sh",
     )
     # Classes of Java's own archive are not marked as of the top layer.
-    assert int(done.stdout.splitlines()[-1]) > 1_000, done.stderr.decode()[-4000:]
+    assert int(process.stdout.splitlines()[-1]) > 1_000, process.stderr.decode()[-4000:]
 
 
 @contextmanager
@@ -367,13 +369,13 @@ def read_hours(table: str) -> list[str]:
     keys = read_services()["target"]["environment"]
     python = peer_python("pyiceberg")
     assert python is not None
-    done = subprocess.run(
+    process = subprocess.run(
         [python, "-c", READ_HOURS, table],
         env={**os.environ, **keys},
         stdout=subprocess.PIPE,
         check=True,
     )
-    return done.stdout.decode().split()
+    return process.stdout.decode().split()
 
 
 @pytest.mark.spark
@@ -395,9 +397,9 @@ def test_services_of_the_compose_file_load_into_the_catalog(
         with ThreadPoolExecutor() as pool:
             reading = pool.submit(run_service, tap, "tap", folders)
             loading = pool.submit(run_service, target, "target", folders)
-            for done in (reading.result(), loading.result()):
-                assert done.returncode == 0, done.stderr.decode()[-4000:]
-        received.append(read_report(done.stderr)["streams"]["flights"]["received"])
+            for process in (reading.result(), loading.result()):
+                assert process.returncode == 0, process.stderr.decode()[-4000:]
+        received.append(read_report(process.stderr)["streams"]["flights"]["received"])
         hours = [row["time_hour"] for row in read_table("flights") if row["time_hour"] < until]
         assert sorted(read_hours("raw.flights")) == sorted(hours)
     assert 0 < received[1] < len(hours), "the second run read everything again"
@@ -414,7 +416,7 @@ def test_documented_settings_load_delta_tables_into_the_storage(
     [settings] = [block.body for block in blocks if block.language == "json"]
     (folder / "target.json").write_text(settings, encoding="utf-8")
     service = read_services()["target"]
-    done = target.run(
+    process = target.run(
         "--config",
         "/config/target.json",
         volumes={own(folder): "/config:ro"},
@@ -424,9 +426,9 @@ def test_documented_settings_load_delta_tables_into_the_storage(
         local_host=HOSTS,
         network=True,
     )
-    assert done.returncode == 0, done.stderr.decode()[-4000:]
-    assert json.loads(done.stdout) == {"bookmarks": {"t": 1}}
-    assert read_report(done.stderr)["streams"]["t"]["received"] == 1
+    assert process.returncode == 0, process.stderr.decode()[-4000:]
+    assert json.loads(process.stdout) == {"bookmarks": {"t": 1}}
+    assert read_report(process.stderr)["streams"]["t"]["received"] == 1
 
 
 def test_manifest_is_read_from_its_mount(manifest_tap: Container, folder: Path) -> None:
@@ -435,9 +437,9 @@ def test_manifest_is_read_from_its_mount(manifest_tap: Container, folder: Path) 
     with served.serving(served.API()) as address:
         days = {"start_date": "2023-04-14", "end_date": "2023-04-15"}
         write_json(folder, "config.json", {"api_url": address, "base": "EUR", **days})
-        done = manifest_tap.run(
+        process = manifest_tap.run(
             "--config", "/manifest/config.json", volumes={folder: "/manifest"}, network=True
         )
-    assert done.returncode == 0, done.stderr
-    sent = [json.loads(line) for line in done.stdout.splitlines()]
+    assert process.returncode == 0, process.stderr
+    sent = [json.loads(line) for line in process.stdout.splitlines()]
     assert [m["record"]["date"] for m in sent if m["type"] == "RECORD"]

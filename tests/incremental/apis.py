@@ -26,25 +26,27 @@ class Api:
         self.fails_at: str | None = None
         server.answers_by(self._answer)
 
-    def _answer(self, asked: ReceivedRequest) -> Reply:
-        query = {name: values[0] for name, values in asked.query.items()}
+    def _answer(self, request: ReceivedRequest) -> Reply:
+        query = {name: values[0] for name, values in request.query.items()}
         start, end = query.get("from-date", ""), query.get("to-date", "9999")
         if self.fails_at is not None and self.fails_at == start:
             return Reply(status=400)
-        found = [one for one in self.records if start <= (one.get("at") or start) <= end]
+        matching = [
+            record for record in self.records if start <= (record.get("at") or start) <= end
+        ]
         begin = int(query.get("page", 0)) * self.size
-        page, rest = found[begin : begin + self.size], found[begin + self.size :]
-        following = {"next": int(query.get("page", 0)) + 1} if rest else {}
+        page, remaining = matching[begin : begin + self.size], matching[begin + self.size :]
+        following = {"next": int(query.get("page", 0)) + 1} if remaining else {}
         return Reply({"data": page, **following})
 
     @property
     def asked(self) -> list[str]:
         """The dates and page numbers of all requests, such as ``2023-01-01..2023-02-01 p1``."""
-        return [_shown(each) for each in self.server.asked]
+        return [_shown(request) for request in self.server.asked]
 
 
-def _shown(asked: ReceivedRequest) -> str:
-    query = {name: values[0] for name, values in asked.query.items()}
+def _shown(request: ReceivedRequest) -> str:
+    query = {name: values[0] for name, values in request.query.items()}
     dates = "..".join(query[name] for name in ("from-date", "to-date") if name in query)
     return dates + (f" p{query['page']}" if "page" in query else "")
 

@@ -18,14 +18,16 @@ from tests.incremental.apis import FROM, TO, cursor
 NOW = dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.timezone.utc)
 
 
-def windows(made: DatetimeBasedCursor, config: dict | None = None) -> list[str]:
+def windows(date_cursor: DatetimeBasedCursor, config: dict | None = None) -> list[str]:
     options = config or {}
-    found = made.windows(made.start(options, NOW), made.end(options, NOW))
-    return [f"{window.start_time}..{window.end_time}" for window in found]
+    time_windows = date_cursor.windows(
+        date_cursor.start(options, NOW), date_cursor.end(options, NOW)
+    )
+    return [f"{window.start_time}..{window.end_time}" for window in time_windows]
 
 
 @pytest.mark.parametrize(
-    "changes, words",
+    "changes, message",
     [
         ({"datetime_format": "yyyy-mm-dd"}, "yyyy-mm-dd"),
         ({"cursor_datetime_formats": ["%Y", "%Q"]}, "%Q"),
@@ -44,13 +46,13 @@ def windows(made: DatetimeBasedCursor, config: dict | None = None) -> list[str]:
         ({"clamping": {"target": "YEAR"}}, "YEAR"),
     ],
 )
-def test_invalid_cursor_options_are_rejected_at_construction(changes: dict, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_invalid_cursor_options_are_rejected_at_construction(changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         cursor(**changes)
 
 
 @pytest.mark.parametrize(
-    "options, words",
+    "options, message",
     [
         ({"inject_into": "cookie", "field_name": "x"}, "cookie"),
         ({"inject_into": "header"}, "needs a field_name"),
@@ -58,19 +60,19 @@ def test_invalid_cursor_options_are_rejected_at_construction(changes: dict, word
         ({"inject_into": "header", "field_path": ["x"]}, "leads into a JSON body"),
     ],
 )
-def test_invalid_request_option_is_rejected(options: dict, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_invalid_request_option_is_rejected(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         RequestOption(**options)
 
 
 def test_data_feed_warns_about_ignored_options() -> None:
     """A data feed cannot be filtered by time: it has no step and injects no parameters."""
     with pytest.warns(UserWarning, match="ignored"):
-        made = cursor(is_data_feed=True, step="P10D", cursor_granularity="PT1S")
-    assert len(windows(made)) == 1
+        date_cursor = cursor(is_data_feed=True, step="P10D", cursor_granularity="PT1S")
+    assert len(windows(date_cursor)) == 1
     request = HTTPRequest("http://x/")
-    [window] = made.windows(made.start({}), made.end({}))
-    made.put(request, window)
+    [window] = date_cursor.windows(date_cursor.start({}), date_cursor.end({}))
+    date_cursor.put(request, window)
     assert not request.params
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -93,15 +95,15 @@ def test_data_feed_warns_about_ignored_options() -> None:
     ],
 )
 def test_start_datetime_accepts_strings_datetimes_and_functions(start: object) -> None:
-    made = cursor(start_datetime=start, end_datetime="2024-01-03T00:00:00Z")
-    found = windows(made, {"since": "2024-01-02T00:00:00Z"})
-    assert found == ["2024-01-02T00:00:00Z..2024-01-03T00:00:00Z"]
+    date_cursor = cursor(start_datetime=start, end_datetime="2024-01-03T00:00:00Z")
+    intervals = windows(date_cursor, {"since": "2024-01-02T00:00:00Z"})
+    assert intervals == ["2024-01-02T00:00:00Z..2024-01-03T00:00:00Z"]
 
 
 @pytest.mark.parametrize("end", [None, "now", MinMaxDatetime("now")])
 def test_end_datetime_defaults_to_now(end: object) -> None:
-    made = cursor(start_datetime="2024-01-02T00:00:00Z", end_datetime=end)
-    assert windows(made) == ["2024-01-02T00:00:00Z..2024-05-06T07:08:09Z"]
+    date_cursor = cursor(start_datetime="2024-01-02T00:00:00Z", end_datetime=end)
+    assert windows(date_cursor) == ["2024-01-02T00:00:00Z..2024-05-06T07:08:09Z"]
 
 
 def test_invalid_date_names_the_option_in_the_error() -> None:
@@ -113,29 +115,29 @@ def test_invalid_date_names_the_option_in_the_error() -> None:
 
 def test_lookback_window_is_subtracted_from_the_bookmark_but_not_below_the_start() -> None:
     """Without a bookmark the lookback has no effect (Airbyte's guide to incremental sync)."""
-    made = cursor(lookback_window="P2D")
-    start = made.start({})
+    date_cursor = cursor(lookback_window="P2D")
+    start = date_cursor.start({})
     day = dt.timedelta(days=1)
-    assert made.lower_bound(start, None) == start
-    assert made.lower_bound(start, start + 9 * day) == start + 7 * day
-    assert made.lower_bound(start, start + day) == start
+    assert date_cursor.lower_bound(start, None) == start
+    assert date_cursor.lower_bound(start, start + 9 * day) == start + 7 * day
+    assert date_cursor.lower_bound(start, start + day) == start
 
 
 def test_window_is_injected_into_body_header_and_context_fields() -> None:
-    made = cursor(
+    date_cursor = cursor(
         start_time_option=RequestOption("body_json", field_path=["where", "from"]),
         end_time_option=RequestOption("header", "X-Until"),
         partition_field_start="since",
     )
-    [window] = made.windows(made.start({}), made.end({}))
+    [window] = date_cursor.windows(date_cursor.start({}), date_cursor.end({}))
     where = {"kind": "a"}
     request = HTTPRequest("http://x/", data={"where": where})
-    made.put(request, window)
+    date_cursor.put(request, window)
     assert request.data == {"where": {"kind": "a", "from": "2023-01-01T00:00:00Z"}}
     assert where == {"kind": "a"}
     assert request.as_json is True
     assert request.headers == {"X-Until": "2023-02-05T00:00:00Z"}
-    assert made.fields(window) == {
+    assert date_cursor.fields(window) == {
         "since": "2023-01-01T00:00:00Z",
         "end_time": "2023-02-05T00:00:00Z",
     }
@@ -168,10 +170,12 @@ def test_body_without_fields_is_an_error_of_the_configuration(body: Any, kind: s
 def test_windows_have_no_gap_and_no_overlap_when_clocks_change(month: int, day: int) -> None:
     start = dt.datetime(2024, month, day, tzinfo=ZoneInfo("Europe/Berlin"))
     end = dt.datetime(2024, month, day, 5, tzinfo=dt.timezone.utc)
-    made = cursor(start_datetime=start, end_datetime=end, step="PT1H", cursor_granularity="PT1S")
-    found = list(made.windows(made.start({}, NOW), made.end({}, NOW)))
-    starts = [made.format.read(one.start_time) for one in found]
-    ends = [made.format.read(one.end_time) for one in found]
+    date_cursor = cursor(
+        start_datetime=start, end_datetime=end, step="PT1H", cursor_granularity="PT1S"
+    )
+    time_windows = list(date_cursor.windows(date_cursor.start({}, NOW), date_cursor.end({}, NOW)))
+    starts = [date_cursor.format.read(window.start_time) for window in time_windows]
+    ends = [date_cursor.format.read(window.end_time) for window in time_windows]
     hours = (end - start.astimezone(dt.timezone.utc)) // dt.timedelta(hours=1)
-    assert starts == [end - dt.timedelta(hours=left) for left in range(hours, -1, -1)]
-    assert ends == [*(one - dt.timedelta(seconds=1) for one in starts[1:]), end]
+    assert starts == [end - dt.timedelta(hours=hours_left) for hours_left in range(hours, -1, -1)]
+    assert ends == [*(window - dt.timedelta(seconds=1) for window in starts[1:]), end]

@@ -41,15 +41,15 @@ def test_highest_cursor_value_is_kept_in_the_format_of_the_cursor(
     )
     best = None
     for number, value in enumerate(values):
-        given = text(*value) if isinstance(value, tuple) else value
-        follows.advance(given)
-        found = order.instant(given)
-        best = best if found is None else max(found, best or found)
+        cursor_value = text(*value) if isinstance(value, tuple) else value
+        follows.advance(cursor_value)
+        instant = order.instant(cursor_value)
+        best = best if instant is None else max(instant, best or instant)
         if number in settles:
             follows.settle()
     follows.settle()
-    kept = state.get("progress_markers", {}).get("replication_key_value")
-    assert kept == (None if best is None else declared.format.write(best))
+    bookmark = state.get("progress_markers", {}).get("replication_key_value")
+    assert bookmark == (None if best is None else declared.format.write(best))
 
 
 def test_unparsable_cursor_value_is_compared_as_text_and_kept() -> None:

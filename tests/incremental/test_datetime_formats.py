@@ -41,9 +41,9 @@ moments = st.datetimes(
 )
 def test_datetime_is_written_in_the_format(form: str, text: str) -> None:
     """All directives of Airbyte's YAML reference are supported: its own and Python's."""
-    made = get_format(form)
-    assert made.write(MOMENT) == text
-    assert made.write(made.read(text)) == text
+    datetime_format = get_format(form)
+    assert datetime_format.write(MOMENT) == text
+    assert datetime_format.write(datetime_format.read(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_datetime_is_written_in_the_format(form: str, text: str) -> None:
 @given(moment=moments)
 def test_written_datetime_is_never_read_as_a_later_one(form: str, moment: dt.datetime) -> None:
     """A format may truncate a datetime; a stored bookmark is then earlier, never later."""
-    made = get_format(form)
-    text = made.write(moment)
-    again = made.read(text)
-    assert again <= moment
-    assert made.write(again) == text
+    datetime_format = get_format(form)
+    text = datetime_format.write(moment)
+    parsed = datetime_format.read(text)
+    assert parsed <= moment
+    assert datetime_format.write(parsed) == text
 
 
 @given(moment=moments, form=st.sampled_from(["%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%d %H:%M:%S.%fZ"]))

@@ -33,8 +33,8 @@ WINDOWS = [
 
 @pytest.fixture
 def server():
-    with serving() as found:
-        yield found
+    with serving() as running_server:
+        yield running_server
 
 
 @pytest.fixture(params=["compiled", "hooked"])
@@ -43,8 +43,8 @@ def on_path(request: pytest.FixtureRequest) -> Any:
     return (lambda kind: kind) if request.param == "compiled" else hooked
 
 
-def stored(value: Any, **more: Any) -> dict[str, Any]:
-    entry = {"replication_key": "at", "replication_key_value": value, **more}
+def stored(value: Any, **fields: Any) -> dict[str, Any]:
+    entry = {"replication_key": "at", "replication_key_value": value, **fields}
     return {"bookmarks": {"articles": entry}}
 
 
@@ -132,7 +132,7 @@ def test_full_table_stream_reads_all_windows_and_keeps_its_bookmark(server: Serv
 
 
 @pytest.mark.parametrize(
-    "options, state, asked",
+    "options, state, requests",
     [
         ({}, "2023-02-05T00:00:00Z", []),
         (STEPS, "2023-02-05T00:00:00Z", ["2023-02-05T00:00:00Z..2023-02-05T00:00:00Z"]),
@@ -145,12 +145,12 @@ def test_full_table_stream_reads_all_windows_and_keeps_its_bookmark(server: Serv
     ],
 )
 def test_bookmark_outside_of_the_interval_is_handled(
-    server: Server, options: dict, state: str | None, asked: list[str]
+    server: Server, options: dict, state: str | None, requests: list[str]
 ) -> None:
     """Bookmarks at or after the end, before the start, in another format, or unreadable."""
     api = Api(server, [])
     read(server, dated(**options), None if state is None else stored(state))
-    assert api.asked == asked
+    assert api.asked == requests
 
 
 def test_start_after_the_end_sends_no_request_and_is_logged(
@@ -191,7 +191,7 @@ def test_stream_interval_is_available_in_request_hooks(server: Server) -> None:
             get_url_params=get_url_params,
         ),
     )
-    assert [(one.path, one.query["query"][0]) for one in server.asked] == [
+    assert [(request.path, request.query["query"][0]) for request in server.asked] == [
         ("/rates/2023-01-01", 'BETWEEN "2023-01-01" AND "2023-01-01"'),
         ("/rates/2023-01-02", 'BETWEEN "2023-01-02" AND "2023-01-02"'),
     ]
@@ -283,7 +283,7 @@ def test_cursor_value_is_read_after_post_process(server: Server, on_path: Any) -
         assert self.stream_interval.start_time == "2023-01-01T00:00:00Z"
         return {"id": row["id"], "at": row["meta"]["at"]}
 
-    nested = [{"id": one["id"], "meta": {"at": one["at"]}} for one in ARTICLES]
+    nested = [{"id": article["id"], "meta": {"at": article["at"]}} for article in ARTICLES]
     server.answers(Reply({"data": nested}))
     options = {"is_client_side_incremental": True, **WITHOUT_DATES}
     output = read(server, on_path(dated(post_process=post_process, **options)))
@@ -401,7 +401,7 @@ def test_each_partition_has_its_own_bookmark(server: Server, on_path: Any) -> No
     output = read(server, kind)
     assert api.asked == WINDOWS * 2
     entries = output.states[-1]["bookmarks"]["articles"]["partitions"]
-    assert [one["replication_key_value"] for one in entries] == ["2023-01-31T00:00:00Z"] * 2
+    assert [entry["replication_key_value"] for entry in entries] == ["2023-01-31T00:00:00Z"] * 2
     api.server.asked.clear()
     read(server, kind, output.states[-1])
     assert api.asked == ["2023-01-31T00:00:00Z..2023-02-05T00:00:00Z"] * 2
@@ -460,24 +460,26 @@ def test_window_is_complete_when_the_children_of_its_records_are(server: Server)
     )
     output = sync(parent, child, config={"url": server.url, "max_parallel_partitions": 2})
     assert sorted(ids(output, "remarks")) == [1, 2, 3, 4]
-    seen: set[int] = set()
+    parent_ids: set[int] = set()
     for message in output.messages:
         if message["type"] == "RECORD" and message["stream"] == "remarks":
-            seen.add(message["record"]["id"])
+            parent_ids.add(message["record"]["id"])
         elif message["type"] == "STATE" and (value := get_bookmark(message["value"])):
-            assert {one["id"] for one in ARTICLES[:4] if one["at"] <= value} <= seen
+            assert {
+                article["id"] for article in ARTICLES[:4] if article["at"] <= value
+            } <= parent_ids
     assert get_bookmark(output.states[-1]) == "2023-01-31T00:00:00Z"
 
 
 def test_parallel_windows_are_emitted_in_order(server: Server, on_path: Any) -> None:
     """The messages equal those of one thread, and every window is requested."""
-    api = Api(server, [one for one in ARTICLES[:4] for _ in range(60)], size=50)
-    one = read(server, on_path(dated(**STEPS)))
-    asked = sorted(api.asked)
+    api = Api(server, [serial for serial in ARTICLES[:4] for _ in range(60)], size=50)
+    serial = read(server, on_path(dated(**STEPS)))
+    requests = sorted(api.asked)
     api.server.asked.clear()
     several = read(server, on_path(dated(**STEPS, max_parallel_windows=3)))
-    assert several.messages == one.messages
-    assert sorted(api.asked) == asked
+    assert several.messages == serial.messages
+    assert sorted(api.asked) == requests
 
 
 def test_error_of_a_parallel_window_is_raised_after_the_earlier_windows(
@@ -493,7 +495,7 @@ def test_error_of_a_parallel_window_is_raised_after_the_earlier_windows(
     assert ids(broken) == [1, 2, 3]
     assert "2023-01-21" in str(error) or "400" in str(error)
     assert get_bookmark(broken.states[-1]) == "2023-01-15T07:30:58Z"
-    assert not [one for one in threading.enumerate() if "worker-articles" in one.name]
+    assert not [thread for thread in threading.enumerate() if "worker-articles" in thread.name]
 
 
 def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) -> None:
@@ -504,11 +506,11 @@ def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) ->
             raise RuntimeError("no more")
         return row
 
-    Api(server, [one for one in ARTICLES[:4] for _ in range(2_000)], size=500)
+    Api(server, [thread for thread in ARTICLES[:4] for _ in range(2_000)], size=500)
     kind = on_path(dated(**STEPS, max_parallel_windows=3, post_process=post_process))
     broken, _ = failed(RuntimeError, kind, config={"url": server.url})
     assert get_bookmark(broken.states[-1]) == "2023-01-02T00:00:00Z"
-    assert not [one for one in threading.enumerate() if "worker-articles" in one.name]
+    assert not [thread for thread in threading.enumerate() if "worker-articles" in thread.name]
 
 
 # Other options of authors
@@ -534,9 +536,9 @@ def test_sorted_stream_refuses_cursors_that_read_older_or_drop_equal_records(
 def test_sorted_stream_advances_its_bookmark_with_each_record(server: Server) -> None:
     Api(server, [ARTICLES[0], ARTICLES[2], ARTICLES[1], ARTICLES[3]])
     output = read(server, dated(**STEPS, is_sorted=True, STATE_MSG_FREQUENCY=1))
-    kept = [get_bookmark(state) for state in output.states]
-    assert kept[0] == "2023-01-02T00:00:00Z"
-    assert kept[-1] == "2023-01-31T00:00:00Z"
+    bookmarks = [get_bookmark(state) for state in output.states]
+    assert bookmarks[0] == "2023-01-02T00:00:00Z"
+    assert bookmarks[-1] == "2023-01-31T00:00:00Z"
 
 
 def test_sorted_stream_that_was_interrupted_at_its_end_datetime_reads_the_rest(
@@ -545,8 +547,8 @@ def test_sorted_stream_that_was_interrupted_at_its_end_datetime_reads_the_rest(
     """The bookmark of an interrupted sync may be the end, before all records with that value."""
     end = "2023-02-05T00:00:00Z"
     records = [
-        {"id": number, "at": at}
-        for number, at in enumerate(("2023-01-02T00:00:00Z", end, end, end))
+        {"id": number, "at": time}
+        for number, time in enumerate(("2023-01-02T00:00:00Z", end, end, end))
     ]
     Api(server, records)
     kind = on_path(dated(is_sorted=True, STATE_MSG_FREQUENCY=1))
@@ -562,15 +564,15 @@ def test_get_records_works_outside_of_a_sync(server: Server) -> None:
     """Outside of a sync, no state is written and no threads are started."""
     api, output = Api(server, ARTICLES), Output()
     kind = dated(**STEPS, max_parallel_windows=3)
-    [made] = make(kind, output=output, config={"url": server.url}).streams.values()
-    assert [one["id"] for one in made.get_records(None)] == [1, 2, 3, 4]
+    [stream] = make(kind, output=output, config={"url": server.url}).streams.values()
+    assert [record["id"] for record in stream.get_records(None)] == [1, 2, 3, 4]
     assert api.asked == WINDOWS
     assert not output
-    assert made.replication_key == "at"
-    assert made.get_starting_timestamp(None) is None
-    made.replication_key = "other"
-    made.state_partitioning_keys = ["shop"]
-    assert (made.replication_key, made.state_partitioning_keys) == ("other", ["shop"])
+    assert stream.replication_key == "at"
+    assert stream.get_starting_timestamp(None) is None
+    stream.replication_key = "other"
+    stream.state_partitioning_keys = ["shop"]
+    assert (stream.replication_key, stream.state_partitioning_keys) == ("other", ["shop"])
 
 
 def test_connection_test_requests_only_one_window(server: Server) -> None:
@@ -585,16 +587,16 @@ def test_connection_test_requests_only_one_window(server: Server) -> None:
 def test_start_value_is_the_later_of_bookmark_and_start_date(server: Server) -> None:
     """``get_starting_replication_key_value`` returns it in the format of the cursor."""
     Api(server, [])
-    seen: list[Any] = []
+    start_values: list[Any] = []
 
     def get_url_params(self: Any, context: Any, _token: Any) -> dict[str, str]:
-        seen.append(self.get_starting_replication_key_value(context))
-        seen.append(self.get_starting_timestamp(context).isoformat())
+        start_values.append(self.get_starting_replication_key_value(context))
+        start_values.append(self.get_starting_timestamp(context).isoformat())
         return {}
 
     kind = dated(get_url_params=get_url_params)
     read(server, kind, stored("2023-02-01T00:00:00Z"), start_date="2023-01-03T00:00:00Z")
-    assert seen == ["2023-02-01T00:00:00Z", "2023-02-01T00:00:00+00:00"]
+    assert start_values == ["2023-02-01T00:00:00Z", "2023-02-01T00:00:00+00:00"]
 
 
 def test_sync_costs_of_all_windows_are_summed(server: Server, caplog: Any) -> None:

@@ -30,7 +30,7 @@ def days(start: str, end: str, **options: object) -> list[str]:
     start=st.datetimes(dt.datetime(1999, 1, 1), dt.datetime(2030, 1, 1)),
     length=st.timedeltas(dt.timedelta(0), dt.timedelta(days=900)),
     months=st.integers(0, 14),
-    rest=st.timedeltas(dt.timedelta(0), dt.timedelta(days=40)),
+    duration=st.timedeltas(dt.timedelta(0), dt.timedelta(days=40)),
     granularity=st.sampled_from([dt.timedelta(microseconds=1), dt.timedelta(seconds=1), DAY]),
     joins_last=st.booleans(),
 )
@@ -38,13 +38,13 @@ def test_windows_have_no_gaps_and_no_overlaps(
     start: dt.datetime,
     length: dt.timedelta,
     months: int,
-    rest: dt.timedelta,
+    duration: dt.timedelta,
     granularity: dt.timedelta,
     joins_last: bool,
 ) -> None:
     """Each window starts one granularity after the end of the previous one, also in leap years."""
     step = ISODuration(
-        months, max(rest, granularity, dt.timedelta(hours=30) if not months else rest)
+        months, max(duration, granularity, dt.timedelta(hours=30) if not months else duration)
     )
     first, end = start.replace(tzinfo=UTC), (start + length).replace(tzinfo=UTC)
     spans = list(
@@ -176,9 +176,9 @@ def test_invalid_clamping_is_rejected(clamping: dict) -> None:
     ],
 )
 def test_iso_8601_durations_are_parsed(text: str, months: int, seconds: float) -> None:
-    found = parse_duration(text)
-    assert found == ISODuration(months, dt.timedelta(seconds=seconds))
-    assert found.is_nothing == (text == "P0D")
+    duration = parse_duration(text)
+    assert duration == ISODuration(months, dt.timedelta(seconds=seconds))
+    assert duration.is_nothing == (text == "P0D")
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "10 days", "P-1D", "P1H", "1D", "P9999999999D"])

@@ -37,10 +37,10 @@ TapNumbers.cli()
 """
 
 
-def run(folder: Path, words: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     """Run a command line of the shell, in which the first `tap` is the program."""
     (folder / "tap.py").write_text(TAP)
-    return run_shell(folder, words.replace("tap", f"{sys.executable} tap.py", 1))
+    return run_shell(folder, command.replace("tap", f"{sys.executable} tap.py", 1))
 
 
 def run_shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ def run_shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("command", "message"),
     [
         ("tap >&-", "Standard output cannot be written: Bad file descriptor."),
         ("tap --discover >&-", CLOSED),
@@ -69,13 +69,13 @@ def run_shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_standard_output_that_cannot_be_written_is_an_error_of_one_line(
-    tmp_path: Path, words: str, said: str
+    tmp_path: Path, command: str, message: str
 ) -> None:
-    done = run(tmp_path, words)
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
+    process = run(tmp_path, command)
+    assert process.returncode == 1
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr
+    assert "Exception ignored" not in process.stderr
 
 
 MANIFEST = """
@@ -87,7 +87,7 @@ streams: []
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "said"),
+    ("module", "arguments", "message"),
     [
         ("tap_core.manifest.cli", "lint manifest.yaml >/dev/full", FULL),
         ("tap_core.manifest.cli", "lint manifest.yaml >&-", CLOSED),
@@ -95,14 +95,14 @@ streams: []
     ],
 )
 def test_programs_report_an_output_that_cannot_be_written(
-    tmp_path: Path, module: str, words: str, said: str
+    tmp_path: Path, module: str, arguments: str, message: str
 ) -> None:
     (tmp_path / "manifest.yaml").write_text(MANIFEST)
     code = f"import sys; from {module} import main; sys.exit(main())"
-    done = run_shell(tmp_path, f"{sys.executable} -c '{code}' {words}")
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    process = run_shell(tmp_path, f"{sys.executable} -c '{code}' {arguments}")
+    assert process.returncode == 1
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
@@ -111,20 +111,20 @@ def test_catalog_in_a_file_is_utf8_whatever_the_encoding_of_the_locale(
 ) -> None:
     """Otherwise it could not be written, or not be read again as JSON."""
     (tmp_path / "tap.py").write_text(TAP.replace('"numbers"', '"größe"').replace('"id"', '"日"'))
-    words = [sys.executable, "tap.py"]
+    command = [sys.executable, "tap.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding}
     for arguments in (["--discover"], ["test-stream", "größe"]):
-        done = subprocess.run(
-            [*words, *arguments],
+        process = subprocess.run(
+            [*command, *arguments],
             cwd=tmp_path,
             env=environment,
             capture_output=True,
             check=False,
             timeout=120,
         )
-        assert done.returncode == 0, done.stderr.decode()
-        assert "größe" in done.stdout.decode("utf-8")
-        assert "日" in done.stdout.decode("utf-8")
+        assert process.returncode == 0, process.stderr.decode()
+        assert "größe" in process.stdout.decode("utf-8")
+        assert "日" in process.stdout.decode("utf-8")
 
 
 def test_terminal_keeps_its_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,13 +132,13 @@ def test_terminal_keeps_its_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
         def isatty(self) -> bool:
             return True
 
-    shown = io.BytesIO()
-    terminal = Terminal(shown, encoding="latin-1")
+    output = io.BytesIO()
+    terminal = Terminal(output, encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", terminal)
     write_every_character()
     print("größe 日")
     terminal.flush()
-    assert shown.getvalue() == b"gr\xf6\xdfe \\u65e5\n"
+    assert output.getvalue() == b"gr\xf6\xdfe \\u65e5\n"
 
 
 def test_full_disk_below_a_file_of_the_plugin_is_an_error_of_one_line(tmp_path: Path) -> None:
@@ -148,26 +148,26 @@ def test_full_disk_below_a_file_of_the_plugin_is_an_error_of_one_line(tmp_path: 
         "with report_output_errors(), open('/dev/full', 'w') as file:\n"
         "    file.write('row')\n"
     )
-    done = run(tmp_path, f"{sys.executable} plugin.py")
-    assert done.returncode == 1
-    assert done.stderr == f"Standard output or a file {FULL}\n"
+    process = run(tmp_path, f"{sys.executable} plugin.py")
+    assert process.returncode == 1
+    assert process.stderr == f"Standard output or a file {FULL}\n"
 
 
 def test_closed_standard_input_is_empty(tmp_path: Path) -> None:
-    done = run(tmp_path, "tap --catalog - <&-")
-    assert done.returncode == 1
-    assert "Catalog" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = run(tmp_path, "tap --catalog - <&-")
+    assert process.returncode == 1
+    assert "Catalog" in process.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_file_does_not_get_the_descriptor_of_closed_standard_output(tmp_path: Path) -> None:
     """A state would be written into that file."""
-    words = f"{sys.executable} -m target_spark --config target.json < messages.jsonl >&-"
+    command = f"{sys.executable} -m target_spark --config target.json < messages.jsonl >&-"
     (tmp_path / "target.json").write_text('{"path": "lake", "small_batches": "delta-rs"}')
     (tmp_path / "messages.jsonl").write_text('{"type": "STATE", "value": 1}\n')
-    done = run(tmp_path, words)
-    assert done.returncode == 1
-    assert "The standard output is closed, so no state can be emitted." in done.stderr
+    process = run(tmp_path, command)
+    assert process.returncode == 1
+    assert "The standard output is closed, so no state can be emitted." in process.stderr
 
 
 def test_child_process_inherits_the_standard_streams_that_replace_closed_ones(

@@ -37,10 +37,10 @@ def test_buffers_and_files_are_read_in_blocks_to_their_end(
 def test_idle_input_yields_none_at_intervals_and_on_wake_up(wake_up: WakeupPipe) -> None:
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as source:
-        taken = read_blocks(source, wake_up, 0.01)
-        assert next(taken) is None
+        blocks = read_blocks(source, wake_up, 0.01)
+        assert next(blocks) is None
         os.write(writer, b"x")
-        assert next(taken) == b"x"
+        assert next(blocks) == b"x"
         patient = read_blocks(source, wake_up, 1000)
         wake_up_timer = threading.Timer(0.05, wake_up.ring)
         wake_up_timer.start()
@@ -68,7 +68,7 @@ def through_pipe(blocking: bool, state: bytes) -> bytes:
     """Write a state into a pipe that is read slowly; return the data read from it."""
     reader, writer = os.pipe()
     os.set_blocking(writer, blocking)
-    kept = os.dup(1)
+    saved_stdout = os.dup(1)
     os.dup2(writer, 1)
     received: list[bytes] = []
 
@@ -83,8 +83,8 @@ def through_pipe(blocking: bool, state: bytes) -> bytes:
             slow.start()
             state_writer.emit(state)
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved_stdout, 1)
+        os.close(saved_stdout)
     slow.join()
     os.close(reader)
     return b"".join(received)
@@ -98,7 +98,7 @@ def test_large_state_is_written_completely_to_a_slow_pipe(blocking: bool) -> Non
 
 def test_closed_reader_raises_state_output_error() -> None:
     reader, writer = os.pipe()
-    kept = os.dup(1)
+    saved_stdout = os.dup(1)
     os.dup2(writer, 1)
     os.close(writer)
     os.close(reader)
@@ -109,12 +109,12 @@ def test_closed_reader_raises_state_output_error() -> None:
         ):
             state_writer.emit(b"1")
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved_stdout, 1)
+        os.close(saved_stdout)
 
 
 def test_full_disk_is_named_in_the_state_output_error() -> None:
-    kept = os.dup(1)
+    saved_stdout = os.dup(1)
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, 1)
     os.close(full)
@@ -122,14 +122,14 @@ def test_full_disk_is_named_in_the_state_output_error() -> None:
         with StateMessageWriter.open() as state_writer, pytest.raises(StateOutputError) as caught:
             state_writer.emit(b"1")
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved_stdout, 1)
+        os.close(saved_stdout)
     assert "standard output (No space left on device). The rows" in str(caught.value)
     assert "ended" not in str(caught.value)
 
 
 def test_closed_standard_output_raises_state_output_error() -> None:
-    kept = os.dup(1)
+    saved_stdout = os.dup(1)
     os.close(1)
     try:
         with (
@@ -138,5 +138,5 @@ def test_closed_standard_output_raises_state_output_error() -> None:
         ):
             pass
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved_stdout, 1)
+        os.close(saved_stdout)

@@ -25,22 +25,22 @@ UTC = dt.timezone.utc
 def maps(config, streams, records):
     """Return the results of a configuration's maps for streams and their records."""
     mapper = PluginMapper(config, logging.getLogger("maps"))
-    found = {}
+    results = {}
     for name, (schema, keys) in streams.items():
         mapper.register_raw_stream_schema(name, schema, keys)
-        found[name] = [
+        results[name] = [
             {
-                "kind": type(one).__name__,
-                "alias": one.stream_alias,
-                "raw_keys": one.raw_key_properties,
-                "keys": one.transformed_key_properties,
-                "schema": one.transformed_schema,
-                "filter": [attempt(one.get_filter_result, row) for row in records],
-                "records": [attempt(one.transform, row) for row in records],
+                "kind": type(stream_map).__name__,
+                "alias": stream_map.stream_alias,
+                "raw_keys": stream_map.raw_key_properties,
+                "keys": stream_map.transformed_key_properties,
+                "schema": stream_map.transformed_schema,
+                "filter": [attempt(stream_map.get_filter_result, row) for row in records],
+                "records": [attempt(stream_map.transform, row) for row in records],
             }
-            for one in mapper.stream_maps[name]
+            for stream_map in mapper.stream_maps[name]
         ]
-    return found
+    return results
 
 
 def attempt(function, record):
@@ -57,7 +57,11 @@ def outcome(function, *args):
         return function(*args)
     except Exception as error:  # noqa: BLE001 - the tests compare its name
         known = ("tap_core.exceptions", "builtins")
-        return next(one.__name__ for one in type(error).__mro__ if one.__module__ in known)
+        return next(
+            error_class.__name__
+            for error_class in type(error).__mro__
+            if error_class.__module__ in known
+        )
 
 
 def flattened(schema, record, options):

@@ -37,21 +37,21 @@ def functions() -> dict[str, Any]:
     }
 
 
-def theirs(text: str, record: dict[str, Any], own: str | None = None) -> Any:
+def theirs(text: str, record: dict[str, Any], own_property: str | None = None) -> Any:
     """Evaluate an expression on a record as singer_sdk does; any error means a rejection."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text).body[0]
         names = {**record, "_": record, "record": record, **FIXED}
-        if own in record:
-            names["self"] = record[own]
+        if own_property in record:
+            names["self"] = record[own_property]
         evaluator = Evaluator(functions=functions(), names=names)
         return evaluator.eval(text, previously_parsed=tree)
 
 
-def ours(text: str, record: dict[str, Any], own: str | None = None) -> Any:
+def ours(text: str, record: dict[str, Any], own_property: str | None = None) -> Any:
     """Evaluate an expression on a record with tap_core's compiler."""
     tree = parse_expression(text, "a test")
     assert isinstance(tree, ast.Expr)
-    words = ExpressionScope(map_functions(), FIXED, own=own)
-    return compile_expression(text, tree.value, words, "a test").run(record)
+    scope = ExpressionScope(map_functions(), FIXED, own=own_property)
+    return compile_expression(text, tree.value, scope, "a test").run(record)

@@ -18,8 +18,8 @@ RECORD: dict[str, Any] = {"a": 1, "s": "abc", "d": Decimal("1e999999999"), "l": 
 
 def evaluate(text: str) -> Any:
     tree = cast("ast.Expr", parse_expression(text, "a test")).value
-    words = ExpressionScope(map_functions(), {})
-    return compile_expression(text, tree, words, "a test").run(dict(RECORD, l=[1, 2]))
+    scope = ExpressionScope(map_functions(), {})
+    return compile_expression(text, tree, scope, "a test").run(dict(RECORD, l=[1, 2]))
 
 
 @pytest.mark.parametrize(

@@ -265,11 +265,11 @@ EXCEPTIONS = {
 }
 
 
-def outcome(evaluate, text, own=None):
+def outcome(evaluate, text, own_property=None):
     """Return the value or error of an expression, and the record afterwards."""
     record = copy.deepcopy(RECORD)
     try:
-        value = evaluate(text, record, own)
+        value = evaluate(text, record, own_property)
     except Exception as error:  # noqa: BLE001 - any error of simpleeval means a rejection
         return ("refused", error), record
     return ("value", value), record
@@ -281,11 +281,11 @@ def test_expression_has_the_value_of_simpleeval(text):
         assert ours(text, RECORD) in {True, 0}
         return
     (kind, value), record = outcome(ours, text)
-    (expected, reference), left = outcome(theirs, text)
+    (expected, reference), record_afterwards = outcome(theirs, text)
     assert (kind, expected) == ("value", "value"), (value, reference)
     assert value == reference
     assert type(value) is type(reference)
-    assert record == left
+    assert record == record_afterwards
 
 
 @pytest.mark.parametrize(
@@ -312,9 +312,9 @@ def test_async_comprehension_is_rejected():
         ours("[x async for x in tags]", RECORD)
 
 
-@pytest.mark.parametrize("own", ["id", "gone"])
-def test_self_is_the_value_of_the_mapped_property(own):
-    assert ours("self", RECORD, own) == theirs("self", RECORD, own)
+@pytest.mark.parametrize("own_property", ["id", "gone"])
+def test_self_is_the_value_of_the_mapped_property(own_property):
+    assert ours("self", RECORD, own_property) == theirs("self", RECORD, own_property)
     with pytest.raises(UnknownNameError, match="'self' is not defined"):
         ours("self", {"id": 1}, "gone")
 
@@ -344,16 +344,16 @@ def test_fake_without_faker_names_the_missing_package():
 
 
 def test_forbidden_syntax_is_rejected_at_compile_time():
-    words = ExpressionScope(map_functions(), {})
+    scope = ExpressionScope(map_functions(), {})
     for text in ("name.__class__", "lambda: 1", "foo(1)", "True or open('x')", f"'{'x' * 100001}'"):
         with pytest.raises(MapExpressionError, match="Failed to evaluate simpleeval expressions"):
-            compile_expression(text, parse(text, "a test").value, words, "a test")
+            compile_expression(text, parse(text, "a test").value, scope, "a test")
 
 
 def test_forbidden_function_cannot_be_added_to_the_scope():
-    words = ExpressionScope({"open": open}, {})
+    scope = ExpressionScope({"open": open}, {})
     with pytest.raises(MapExpressionError, match="forbidden"):
-        compile_expression("open('x')", parse("open('x')", "").value, words, "a test")
+        compile_expression("open('x')", parse("open('x')", "").value, scope, "a test")
 
 
 def test_forbidden_function_cannot_be_reached_through_a_value():
@@ -377,9 +377,11 @@ def test_deeply_nested_expression_does_not_crash():
         "    try: print(ours(text, {}))\n"
         "    except MapExpressionError: print('refused')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert set(done.stdout.split()) <= {"refused", "1", "9000"}
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert set(process.stdout.split()) <= {"refused", "1", "9000"}
 
 
 @pytest.mark.parametrize("text", ["", "   ", "1 +", "\0", "# nothing"])
@@ -393,7 +395,7 @@ def test_names_of_an_expression_are_not_names_of_the_compiled_code():
     run = compile_expression(text, parse(text, "").value, ExpressionScope({}, {}), "a test").run
     codes = [run.__code__]
     for code in codes:
-        codes += [each for each in code.co_consts if hasattr(each, "co_names")]
+        codes += [constant for constant in code.co_consts if hasattr(constant, "co_names")]
     used = {name for code in codes for name in (*code.co_names, *code.co_varnames)}
     assert used <= {
         "Exception",
@@ -443,10 +445,10 @@ def test_time_of_comprehensions_is_limited(monkeypatch):
 )
 def test_time_of_operations_with_long_integers_is_limited(monkeypatch, operation):
     """SEC14: an expression may consist of thousands of slow operations."""
-    many = f"{' + '.join([operation] * 400)} > 0"
+    expression = f"{' + '.join([operation] * 400)} > 0"
     monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.01)
     with pytest.raises(MapExpressionError, match=r"it takes longer than 0\.01 seconds"):
-        ours(many, {})
+        ours(expression, {})
     monkeypatch.undo()
     assert ours(f"{operation} > 0", {}) is True
 

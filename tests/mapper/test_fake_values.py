@@ -72,8 +72,8 @@ class Faker:
 
     def __init__(self):
         self.factories = [Generator()]
-        own = self.factories[0]
-        self.unique = SimpleNamespace(name=lambda: "only Ada", pylist=own.pylist)
+        first_factory = self.factories[0]
+        self.unique = SimpleNamespace(name=lambda: "only Ada", pylist=first_factory.pylist)
 
     def __getitem__(self, locale):
         return self.factories[0]
@@ -157,10 +157,10 @@ def test_series_without_end_is_limited(monkeypatch):
 @pytest.mark.thorough
 def test_real_faker_is_out_of_reach(monkeypatch, tmp_path):
     """SEC14: the same with the package itself, which other environments have."""
-    found = next(HOME.glob("*/lib/python3*/site-packages/faker"), None)
-    if found is None:
+    package = next(HOME.glob("*/lib/python3*/site-packages/faker"), None)
+    if package is None:
         pytest.skip("no environment has Faker")
-    (tmp_path / "faker").symlink_to(found)
+    (tmp_path / "faker").symlink_to(package)
     monkeypatch.syspath_prepend(str(tmp_path))
     faker = pytest.importorskip("faker").Faker()
     try:

@@ -54,13 +54,13 @@ def custom(kind=CustomStreamMap, flattening_options=None, faker_config=None, **d
 
 
 def mapper(**config):
-    made = PluginMapper(config, LOGGER)
-    made.register_raw_stream_schema("people", SCHEMA, ["id"])
-    return made
+    plugin_mapper = PluginMapper(config, LOGGER)
+    plugin_mapper.register_raw_stream_schema("people", SCHEMA, ["id"])
+    return plugin_mapper
 
 
 @pytest.mark.parametrize(
-    "definition, place",
+    "definition, location",
     [
         ({"x": "1 +"}, "property 'x' in the map of stream 'people'"),
         ({"x": "name.__class__"}, "property 'x' in the map of stream 'people'"),
@@ -72,10 +72,10 @@ def mapper(**config):
         ({"__alias__": "a b"}, "the __alias__ of stream 'people'"),
     ],
 )
-def test_invalid_expression_is_rejected_at_registration_with_its_place(definition, place):
+def test_invalid_expression_is_rejected_at_registration_with_its_place(definition, location):
     with pytest.raises(MapExpressionError) as caught:
         mapper(stream_maps={"people": definition})
-    assert place in str(caught.value)
+    assert location in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,11 @@ def test_invalid_map_is_rejected_with_its_stream(definition, message):
 @pytest.mark.parametrize("properties", ["object", ["a"], 5])
 def test_invalid_schema_is_rejected_with_its_stream(config, properties):
     """SEC21: target and mapper read schemas of others."""
-    made = PluginMapper(config, LOGGER)
+    plugin_mapper = PluginMapper(config, LOGGER)
     with pytest.raises(StreamSetupError, match="schema of stream 'odd' can be neither mapped"):
-        made.register_raw_stream_schema("odd", {"type": "object", "properties": properties}, [])
+        plugin_mapper.register_raw_stream_schema(
+            "odd", {"type": "object", "properties": properties}, []
+        )
 
 
 def test_properties_with_the_same_flattened_name_are_rejected():
@@ -113,17 +115,17 @@ def test_properties_with_the_same_flattened_name_are_rejected():
 
 
 def test_evaluation_error_names_stream_and_property():
-    made = custom(x="name + 1")
+    stream_map = custom(x="name + 1")
     with pytest.raises(MapExpressionError, match=r"property 'x' in the map of stream 'people'"):
-        made.transform(RECORD)
+        stream_map.transform(RECORD)
     with pytest.raises(MapExpressionError, match=r"the __filter__ of stream 'people'.*'gone'"):
         custom(__filter__="gone").get_filter_result(RECORD)
 
 
 def test_assignment_in_a_filter_causes_a_warning():
     with pytest.warns(UserWarning, match="an assignment is ignored"):
-        made = custom(__filter__="x = id")
-    assert made.get_filter_result(RECORD)
+        stream_map = custom(__filter__="x = id")
+    assert stream_map.get_filter_result(RECORD)
 
 
 def test_given_settings_and_schemas_are_not_changed():
@@ -131,25 +133,25 @@ def test_given_settings_and_schemas_are_not_changed():
         copy.deepcopy(SCHEMA),
         {"stream_maps": {"__else__": None, "people": {"__alias__": "p", "name": None, "new": "1"}}},
     )
-    given = copy.deepcopy(config)
-    made = PluginMapper(given, LOGGER)
-    made.register_raw_stream_schema("people", schema, ["id"])
-    assert (given, schema) == (config, SCHEMA)
-    assert made.stream_maps["people"][0].raw_schema == SCHEMA
+    settings = copy.deepcopy(config)
+    plugin_mapper = PluginMapper(settings, LOGGER)
+    plugin_mapper.register_raw_stream_schema("people", schema, ["id"])
+    assert (settings, schema) == (config, SCHEMA)
+    assert plugin_mapper.stream_maps["people"][0].raw_schema == SCHEMA
 
 
 def test_a_stream_is_mapped_again_when_its_schema_changes():
-    made = mapper()
-    first = made.stream_maps["people"]
-    made.register_raw_stream_schema("people", SCHEMA, ["id"])
-    assert made.stream_maps["people"] is first
-    made.register_raw_stream_schema("people", {**SCHEMA, "title": "new"}, ["id"])
-    assert made.stream_maps["people"][0].raw_schema["title"] == "new"
+    plugin_mapper = mapper()
+    first = plugin_mapper.stream_maps["people"]
+    plugin_mapper.register_raw_stream_schema("people", SCHEMA, ["id"])
+    assert plugin_mapper.stream_maps["people"] is first
+    plugin_mapper.register_raw_stream_schema("people", {**SCHEMA, "title": "new"}, ["id"])
+    assert plugin_mapper.stream_maps["people"][0].raw_schema["title"] == "new"
 
 
 def test_alias_like_a_number_is_taken_as_text():
-    made = mapper(stream_maps={"people": {"__alias__": "2024_01"}})
-    assert made.stream_maps["people"][0].stream_alias == "2024_01"
+    plugin_mapper = mapper(stream_maps={"people": {"__alias__": "2024_01"}})
+    assert plugin_mapper.stream_maps["people"][0].stream_alias == "2024_01"
 
 
 @pytest.mark.parametrize("options", [{"x\ud800": "id"}, {"__alias__": r"'x\ud800'"}])
@@ -159,12 +161,12 @@ def test_name_with_a_lone_surrogate_is_rejected(options):
 
 
 def test_null_alias_keeps_the_stream_name():
-    made = mapper(stream_maps={"people": {"__alias__": None}})
-    assert made.stream_maps["people"][0].stream_alias == "people"
+    plugin_mapper = mapper(stream_maps={"people": {"__alias__": None}})
+    assert plugin_mapper.stream_maps["people"][0].stream_alias == "people"
 
 
 def test_quick_transform_gives_the_result_of_transform():
-    own = type("Own", (SameRecordTransform,), {"transform": lambda self, record: {"own": 1}})
+    subclass = type("Own", (SameRecordTransform,), {"transform": lambda self, record: {"own": 1}})
     theirs = type("Theirs", (CustomStreamMap,), {"transform": lambda self, record: {"own": 2}})
     maps = [
         custom(x="id", __filter__="id < 2"),
@@ -174,11 +176,11 @@ def test_quick_transform_gives_the_result_of_transform():
         SameRecordTransform("people", SCHEMA, ["id"], None),
         SameRecordTransform("people", SCHEMA, ["id"], FLAT),
         RemoveRecordTransform("people", SCHEMA, ["id"], FLAT),
-        own("people", SCHEMA, ["id"], None),
+        subclass("people", SCHEMA, ["id"], None),
     ]
-    for made in maps:
+    for stream_map in maps:
         for record in (RECORD, {"id": 2}, {"id": 0}):
-            assert made.quick_transform(dict(record)) == made.transform(dict(record))
+            assert stream_map.quick_transform(dict(record)) == stream_map.transform(dict(record))
     empty = custom(__else__=None, __key_properties__=[])
     assert empty.quick_transform(RECORD) is empty.transform(RECORD) is None
 
@@ -192,11 +194,11 @@ def test_subclass_can_add_functions_and_filters():
         def get_filter_result(self, record):
             return super().get_filter_result(record) and record["id"] < 3
 
-    made = custom(kind=Shouting, name="shout(name)")
-    assert made.has_filter
-    assert made.may_mutate
-    assert made.transform(RECORD) == {**RECORD, "name": "ADA"}
-    assert made.transform({**RECORD, "id": 3}) is None
+    stream_map = custom(kind=Shouting, name="shout(name)")
+    assert stream_map.has_filter
+    assert stream_map.may_mutate
+    assert stream_map.transform(RECORD) == {**RECORD, "name": "ADA"}
+    assert stream_map.transform({**RECORD, "id": 3}) is None
 
 
 def test_custom_stream_map_flattens_its_result():
@@ -207,10 +209,10 @@ def test_custom_stream_map_flattens_its_result():
         def get_filter_result(self, record):
             return True
 
-    made = Doubled("people", SCHEMA, ["id"], FLAT)
-    assert made.quick_transform(RECORD) == {"id": 2, "name": "Ada", "deep__x": 2}
-    made.transformed_schema = {"properties": {"deep": {}}}
-    assert made.transform(RECORD) == {"id": 2, "name": "Ada", "deep": '{"x":2}'}
+    stream_map = Doubled("people", SCHEMA, ["id"], FLAT)
+    assert stream_map.quick_transform(RECORD) == {"id": 2, "name": "Ada", "deep__x": 2}
+    stream_map.transformed_schema = {"properties": {"deep": {}}}
+    assert stream_map.transform(RECORD) == {"id": 2, "name": "Ada", "deep": '{"x":2}'}
 
 
 def test_md5_and_sha256_give_hex_digests():
@@ -219,12 +221,15 @@ def test_md5_and_sha256_give_hex_digests():
 
 
 def test_uuid_functions_create_and_check_texts():
-    made = custom(name="uuid4()", deep="check_uuid(uuid4())", id="int(check_uuid(name, 4))")
-    found = made.transform(RECORD)
-    assert UUID(found["name"]).version == 4
-    assert found["deep"] is True
-    assert found["id"] == 0
-    types = {name: each["type"] for name, each in made.transformed_schema["properties"].items()}
+    stream_map = custom(name="uuid4()", deep="check_uuid(uuid4())", id="int(check_uuid(name, 4))")
+    mapped = stream_map.transform(RECORD)
+    assert UUID(mapped["name"]).version == 4
+    assert mapped["deep"] is True
+    assert mapped["id"] == 0
+    types = {
+        name: definition["type"]
+        for name, definition in stream_map.transformed_schema["properties"].items()
+    }
     assert (types["name"], types["deep"]) == (["string", "null"], ["boolean", "null"])
     text = str(uuid5(NAMESPACE_DNS, "a.test"))
     assert [check_uuid(text, version) for version in (None, 5, 4)] == [True, True, False]
@@ -272,14 +277,14 @@ except Exception as error:
 def test_faker_is_imported_only_if_a_map_uses_it(tmp_path):
     (tmp_path / "faker").mkdir()
     (tmp_path / "faker" / "__init__.py").write_text(FAKER)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", FAKED],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == [
+    assert process.stdout.splitlines() == [
         *("1 False", "default []", "1 True", "it_IT [5]"),
         "default",
         "True",

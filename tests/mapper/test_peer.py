@@ -242,8 +242,8 @@ def catalog(**selected: bool) -> dict[str, Any]:
                 "metadata": [
                     {"breadcrumb": [], "metadata": {"selected": True}},
                     *(
-                        {"breadcrumb": ["properties", name], "metadata": {"selected": one}}
-                        for name, one in selected.items()
+                        {"breadcrumb": ["properties", name], "metadata": {"selected": is_selected}}
+                        for name, is_selected in selected.items()
                     ),
                 ],
             },
@@ -310,23 +310,23 @@ def results(tmp_path_factory) -> dict[str, dict[str, Any]]:
 
 
 def run(sdk: str, folder: Path) -> dict[str, Any]:
-    own = folder / sdk
-    own.mkdir()
-    (own / "maps.py").write_text(PROGRAM.read_text().replace("tap_core", sdk))
-    done = subprocess.run(
+    program_folder = folder / sdk
+    program_folder.mkdir()
+    (program_folder / "maps.py").write_text(PROGRAM.read_text().replace("tap_core", sdk))
+    process = subprocess.run(
         [
             sys.executable if sdk == "tap_core" else str(PEER),
             *("-W", "ignore", "maps.py", "../cases.json", "results.json"),
         ],
-        cwd=own,
+        cwd=program_folder,
         env={**os.environ, "PYTHONPATH": str(ROOT) if sdk == "tap_core" else ""},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads((own / "results.json").read_text())
-    return found
+    assert process.returncode == 0, process.stderr
+    results: dict[str, Any] = json.loads((program_folder / "results.json").read_text())
+    return results
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -353,26 +353,27 @@ def test_tap_with_maps_writes_the_messages_of_singer_sdk(results, name):
 
 
 def rows(messages: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    records: dict[str, list[Any]] = {}
     for message in messages:
         if message["type"] == "RECORD":
-            found.setdefault(message["stream"], []).append(message["record"])
-    return found
+            records.setdefault(message["stream"], []).append(message["record"])
+    return records
 
 
 def schemas(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        one["stream"]: [
-            one.get(what) or [] for what in ("schema", "key_properties", "bookmark_properties")
+        message["stream"]: [
+            message.get(field) or []
+            for field in ("schema", "key_properties", "bookmark_properties")
         ]
-        for one in messages
-        if one["type"] == "SCHEMA"
+        for message in messages
+        if message["type"] == "SCHEMA"
     }
 
 
 def last_state(messages: list[dict[str, Any]]) -> Any:
-    return [one["value"] for one in messages if one["type"] == "STATE"][-1]
+    return [message["value"] for message in messages if message["type"] == "STATE"][-1]
 
 
 def versions(messages: list[dict[str, Any]]) -> set[str]:
-    return {one["stream"] for one in messages if one["type"] == "ACTIVATE_VERSION"}
+    return {message["stream"] for message in messages if message["type"] == "ACTIVATE_VERSION"}

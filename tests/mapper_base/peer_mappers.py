@@ -61,8 +61,8 @@ class MapTransformer(InlineMapper):
         th.Property("stream_map_config", th.ObjectType(additional_properties=True)),
     ).to_dict()
 
-    def __init__(self, **given):
-        super().__init__(**given)
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
         self.mapper = PluginMapper(plugin_config=dict(self.config), logger=self.logger)
 
     def map_schema_message(self, message_dict):
@@ -71,22 +71,22 @@ class MapTransformer(InlineMapper):
         self.mapper.register_raw_stream_schema(
             stream, message_dict["schema"], message_dict.get("key_properties", [])
         )
-        for one in self.mapper.stream_maps[stream]:
-            if not isinstance(one, RemoveRecordTransform):
+        for stream_map in self.mapper.stream_maps[stream]:
+            if not isinstance(stream_map, RemoveRecordTransform):
                 yield singer.SchemaMessage(
-                    one.stream_alias,
-                    one.transformed_schema,
-                    one.transformed_key_properties,
+                    stream_map.stream_alias,
+                    stream_map.transformed_schema,
+                    stream_map.transformed_key_properties,
                     message_dict.get("bookmark_properties", []),
                 )
 
     def map_record_message(self, message_dict):
         self._assert_line_requires(message_dict, requires={"stream", "record"})
-        for one in self.mapper.stream_maps[message_dict["stream"]]:
-            mapped = one.transform(message_dict["record"])
+        for stream_map in self.mapper.stream_maps[message_dict["stream"]]:
+            mapped = stream_map.transform(message_dict["record"])
             if mapped is not None:
                 yield singer.RecordMessage(
-                    stream=one.stream_alias,
+                    stream=stream_map.stream_alias,
                     record=mapped,
                     version=message_dict.get("version"),
                 )
@@ -95,10 +95,10 @@ class MapTransformer(InlineMapper):
         return [singer.StateMessage(value=message_dict["value"])]
 
     def map_activate_version_message(self, message_dict):
-        for one in self.mapper.stream_maps[message_dict["stream"]]:
-            if not isinstance(one, RemoveRecordTransform):
+        for stream_map in self.mapper.stream_maps[message_dict["stream"]]:
+            if not isinstance(stream_map, RemoveRecordTransform):
                 yield singer.ActivateVersionMessage(
-                    stream=one.stream_alias, version=message_dict["version"]
+                    stream=stream_map.stream_alias, version=message_dict["version"]
                 )
 
 

@@ -78,18 +78,18 @@ def test_identity_mapper_writes_its_input(capfdbinary) -> None:
 
 
 def test_mapped_numbers_keep_their_digits(capfdbinary) -> None:
-    seen = []
+    records = []
 
     class Keeping(Passing):
         def map_record_message(self, message_dict):
-            seen.append(message_dict["record"])
+            records.append(message_dict["record"])
             return super().map_record_message(message_dict)
 
     body = b'{"id":123456789012345678901234567890,"n":0.10000000000000000001}'
     line = b'{"type":"RECORD","stream":"a","record":%b}\n' % body
     Keeping().process_lines(io.BytesIO(line))
     assert capfdbinary.readouterr().out == line
-    assert seen == [{"id": int("1234567890" * 3), "n": Decimal("0.10000000000000000001")}]
+    assert records == [{"id": int("1234567890" * 3), "n": Decimal("0.10000000000000000001")}]
 
 
 def test_time_extracted_is_passed_on(capfdbinary) -> None:
@@ -129,8 +129,8 @@ def test_one_message_may_be_mapped_to_many_or_none(capfdbinary) -> None:
             record = RecordMessage.from_dict(message_dict)
             return [] if record.record["id"] == 2 else [record, record]
 
-    found = mapped(Doubling(), lines(*INPUT), capfdbinary)
-    assert [m.get("record", m["type"]) for m in found] == [
+    messages = mapped(Doubling(), lines(*INPUT), capfdbinary)
+    assert [m.get("record", m["type"]) for m in messages] == [
         "SCHEMA",
         "ACTIVATE_VERSION",
         {"id": 1, "n": 0.1},
@@ -214,19 +214,19 @@ def test_custom_message_reader_and_writer_are_used() -> None:
 
 def test_mapper_can_apply_stream_maps_of_its_settings(capfdbinary) -> None:
     class Maps(Passing):
-        def __init__(self, **given):
-            super().__init__(**given)
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
             self.mapper = PluginMapper(plugin_config=dict(self.config), logger=self.logger)
 
         def map_record_message(self, message_dict):
             self.mapper.register_raw_stream_schema("a", SCHEMA, ["id"])
-            for one in self.mapper.stream_maps["a"]:
-                yield RecordMessage("a", one.transform(message_dict["record"]))
+            for stream_map in self.mapper.stream_maps["a"]:
+                yield RecordMessage("a", stream_map.transform(message_dict["record"]))
 
-    found = mapped(
+    messages = mapped(
         Maps(config={"stream_maps": {"a": {"twice": "id * 2"}}}), lines(INPUT[2]), capfdbinary
     )
-    assert found[0]["record"] == {"id": 1, "n": 0.1, "twice": 2}
+    assert messages[0]["record"] == {"id": 1, "n": 0.1, "twice": 2}
 
 
 def test_sigterm_ends_the_mapper_between_messages(capfdbinary) -> None:
@@ -251,10 +251,10 @@ def command(sdk: str, name: str, config: Path | None = None) -> tuple[list[str],
     return run, {"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parents[1]}"}
 
 
-def run(sdk: str, name: str, data: bytes, *more: str, config: Path | None = None):
-    words, variables = command(sdk, name, config)
+def run(sdk: str, name: str, data: bytes, *arguments: str, config: Path | None = None):
+    program, variables = command(sdk, name, config)
     return subprocess.run(
-        [*words, *more],
+        [*program, *arguments],
         input=data,
         capture_output=True,
         check=False,
@@ -278,12 +278,12 @@ def test_mapper_written_for_singer_sdk_writes_the_same_messages(name, tmp_path) 
     config.write_text(json.dumps(MAPS if "map-" in name else {}))
     other = [{**message, "stream": "c"} for message in INPUT[:3]]
     data = lines(*INPUT, *other)
-    found = {}
+    messages = {}
     for sdk in ("ours", "peer"):
-        done = run(sdk, name, data, config=config)
-        assert done.returncode == 0, done.stderr.decode()
-        found[sdk] = [json.loads(line) for line in done.stdout.splitlines()]
-    assert found["ours"] == found["peer"]
+        process = run(sdk, name, data, config=config)
+        assert process.returncode == 0, process.stderr.decode()
+        messages[sdk] = [json.loads(line) for line in process.stdout.splitlines()]
+    assert messages["ours"] == messages["peer"]
 
 
 def test_mapper_command_has_version_about_and_help() -> None:
@@ -301,22 +301,22 @@ def test_mapper_command_has_version_about_and_help() -> None:
 def test_mapper_input_can_be_a_file(tmp_path) -> None:
     source = tmp_path / "in.singer"
     source.write_bytes(lines(*INPUT))
-    done = run("ours", "mapper-identity", b"", "--input", str(source))
-    assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == [
+    process = run("ours", "mapper-identity", b"", "--input", str(source))
+    assert [json.loads(line)["type"] for line in process.stdout.splitlines()] == [
         message["type"] for message in INPUT
     ]
 
 
 def test_mapper_settings_are_validated() -> None:
-    done = run("ours", "meltano-map-transformer", b"")
-    assert done.returncode == 1
-    assert b"'stream_maps' is a required property" in done.stderr
+    process = run("ours", "meltano-map-transformer", b"")
+    assert process.returncode == 1
+    assert b"'stream_maps' is a required property" in process.stderr
 
 
 def test_messages_are_written_immediately_and_sigterm_leaves_whole_lines() -> None:
-    words, variables = command("ours", "mapper-identity")
+    program, variables = command("ours", "mapper-identity")
     with subprocess.Popen(
-        words,
+        program,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -27,9 +27,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def record(message="hello %s", args=("you",), **fields):
-    made = logging.LogRecord("tap-x", logging.WARNING, "/x/y.py", 7, message, args, None)
-    vars(made).update(fields)
-    return made
+    log_record = logging.LogRecord("tap-x", logging.WARNING, "/x/y.py", 7, message, args, None)
+    vars(log_record).update(fields)
+    return log_record
 
 
 # Formatters
@@ -43,12 +43,12 @@ def test_console_log_has_the_columns_of_singer_sdk():
 
 
 def test_json_log_has_the_required_fields():
-    made = record(stream_name="s", custom=1)
-    assert json.loads(StructuredFormatter().format(made)) == {
+    log_record = record(stream_name="s", custom=1)
+    assert json.loads(StructuredFormatter().format(log_record)) == {
         "level": "warning",
         "pid": os.getpid(),
         "logger_name": "tap-x",
-        "ts": made.created,
+        "ts": log_record.created,
         "thread_name": "MainThread",
         "app_name": "singer-sdk",
         "stream_name": "s",
@@ -90,16 +90,16 @@ def test_exception_is_logged_as_a_json_object_with_its_cause():
         outer()
     except RuntimeError:
         raised = sys.exc_info()
-    found = json.loads(StructuredFormatter().format(record(exc_info=raised)))["exception"]
-    assert (found["type"], found["module"], found["message"]) == (
+    exception = json.loads(StructuredFormatter().format(record(exc_info=raised)))["exception"]
+    assert (exception["type"], exception["module"], exception["message"]) == (
         "RuntimeError",
         "builtins",
         "high",
     )
-    assert found["traceback"][-1]["function"] == "outer"
-    assert found["traceback"][-1]["line"].strip() == 'raise RuntimeError("high") from error'
-    assert found["cause"]["message"] == "low"
-    assert "context" not in found
+    assert exception["traceback"][-1]["function"] == "outer"
+    assert exception["traceback"][-1]["line"].strip() == 'raise RuntimeError("high") from error'
+    assert exception["cause"]["message"] == "low"
+    assert "context" not in exception
 
 
 def test_exception_object_has_its_context():
@@ -110,8 +110,8 @@ def test_exception_object_has_its_context():
             int("second")
     except ValueError:
         raised = sys.exc_info()
-    found = json.loads(StructuredFormatter().format(record(exc_info=raised)))["exception"]
-    assert found["context"]["type"] == "KeyError"
+    exception = json.loads(StructuredFormatter().format(record(exc_info=raised)))["exception"]
+    assert exception["context"]["type"] == "KeyError"
 
 
 def test_invalid_log_record_is_still_written_as_json():
@@ -133,10 +133,10 @@ print(StructuredFormatter(defaults={"team": "data"}).format(made))
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
 def test_json_log_is_that_of_singer_sdk():
-    done = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
-    made = record(created=5.0, process=6, custom=[1])
-    ours = StructuredFormatter(defaults={"team": "data"}).format(made)
-    assert json.loads(ours) == json.loads(done.stdout)
+    process = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
+    log_record = record(created=5.0, process=6, custom=[1])
+    ours = StructuredFormatter(defaults={"team": "data"}).format(log_record)
+    assert json.loads(ours) == json.loads(process.stdout)
 
 
 # Levels
@@ -193,16 +193,18 @@ def test_metrics_are_shown_on_a_terminal_only_at_level_debug(level):
     assert ("METRIC: {" in text) is (level == "DEBUG")
     assert "no metric" in text
 
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert 'METRIC: {"type":"counter","metric":"record_count","value":7,"tags":{}}' in done.stderr
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert (
+        'METRIC: {"type":"counter","metric":"record_count","value":7,"tags":{}}' in process.stderr
+    )
 
 
 def test_circle_of_causes_is_logged_once():
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
-    made = record(exc_info=(ValueError, first, None))
-    found = json.loads(StructuredFormatter().format(made))["exception"]
-    assert found["cause"] == {"type": "ValueError", "module": "builtins", "message": "second"}
+    log_record = record(exc_info=(ValueError, first, None))
+    exception = json.loads(StructuredFormatter().format(log_record))["exception"]
+    assert exception["cause"] == {"type": "ValueError", "module": "builtins", "message": "second"}
 
 
 # Setup, in a separate process
@@ -218,14 +220,14 @@ def logged(program: str, config: str | None, tmp_path, **environment) -> tuple[l
         variables["SINGER_SDK_LOG_CONFIG"] = str(path)
     start = "import logging; early = logging.getLogger('early')\n"
     start += "from tap_core.logging import setup_console_logging; setup_console_logging('INFO')\n"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", start + program],
         env=variables,
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stderr.splitlines(), done.stdout
+    return process.stderr.splitlines(), process.stdout
 
 
 MELTANO = {

@@ -84,10 +84,14 @@ def test_timer_logs_duration_and_status(points):
         raise KeyError
     with metrics.sync_timer("s") as timer:
         timer.tags[Tag.STATUS] = "odd"
-    good, bad, own = points()
+    good, bad, with_own_status = points()
     assert (good["type"], good["metric"]) == ("timer", "sync_duration")
     assert good["value"] >= 0
-    assert [point["tags"]["status"] for point in (good, bad, own)] == ["succeeded", "failed", "odd"]
+    assert [point["tags"]["status"] for point in (good, bad, with_own_status)] == [
+        "succeeded",
+        "failed",
+        "odd",
+    ]
     assert good["tags"]["job"] == "j"
 
 
@@ -126,6 +130,6 @@ def test_metrics_can_be_excluded_from_the_log(rules, stays):
 
 
 def test_metric_filter_keeps_other_log_lines():
-    everything = MetricExclusionFilter(types=["counter"])
-    assert everything.filter(logging.makeLogRecord({"msg": "x"}))
-    assert everything.filter(logging.makeLogRecord({"msg": "%s", "args": ("counter",)}))
+    counter_filter = MetricExclusionFilter(types=["counter"])
+    assert counter_filter.filter(logging.makeLogRecord({"msg": "x"}))
+    assert counter_filter.filter(logging.makeLogRecord({"msg": "%s", "args": ("counter",)}))

@@ -250,24 +250,24 @@ def plain(token):
 
 def walk(make, pages):
     """Iterate as a REST stream does; return the paginator's values at each page and the end."""
-    seen = []
+    visited = []
     try:
         paginator = make()
         for response in pages:
-            shown = str(paginator), repr(paginator), paginator.count, paginator.finished
-            seen.append([plain(paginator.current_value), *shown])
+            texts = str(paginator), repr(paginator), paginator.count, paginator.finished
+            visited.append([plain(paginator.current_value), *texts])
             body = json.loads(response.content) if response.content[:1] != b"<" else {}
             records = body.get("data", [1]) if isinstance(body, dict) else body
             if not records and not paginator.continue_if_empty(response):
-                return [seen, "empty page"]
+                return [visited, "empty page"]
             paginator.advance(response)
             if paginator.finished:
-                return [seen, "finished", paginator.count, plain(paginator.current_value)]
+                return [visited, "finished", paginator.count, plain(paginator.current_value)]
     except Exception as error:  # noqa: BLE001  each is an outcome
         loop = str(error).startswith("Loop detected in pagination. ")
         kind = RuntimeError if isinstance(error, RuntimeError) else type(error)
-        return [seen, kind.__name__, loop]
-    return [seen, "more to come"]
+        return [visited, kind.__name__, loop]
+    return [visited, "more to come"]
 
 
 def walks(package):
@@ -285,9 +285,9 @@ def shape(package):
     """Return the public API: names, constructors, members, warnings of old names."""
     pagination = importlib.import_module(f"{package}.pagination")
     classes = {
-        name: thing
-        for name, thing in vars(pagination).items()
-        if isinstance(thing, type) and thing.__module__ == pagination.__name__
+        name: member_class
+        for name, member_class in vars(pagination).items()
+        if isinstance(member_class, type) and member_class.__module__ == pagination.__name__
     }
 
     def words(function):
@@ -298,19 +298,19 @@ def shape(package):
 
     return {
         name: {
-            "init": words(thing.__init__),
-            "bases": [base.__name__ for base in thing.__mro__ if base.__name__ != "object"],
-            "abstract": sorted(getattr(thing, "__abstractmethods__", ())),
-            "variables": [str(p) for p in getattr(thing, "__parameters__", ())],
+            "init": words(member_class.__init__),
+            "bases": [base.__name__ for base in member_class.__mro__ if base.__name__ != "object"],
+            "abstract": sorted(getattr(member_class, "__abstractmethods__", ())),
+            "variables": [str(p) for p in getattr(member_class, "__parameters__", ())],
             "members": {
                 member: words(value) if inspect.isfunction(value) else type(value).__name__
-                for member, value in vars(thing).items()
+                for member, value in vars(member_class).items()
                 if not member.startswith("_")
             },
-            "made": warned(thing, *((1, 1) if "Offset" in name else (1,))),
-            "derived": warned(type, "Derived", (thing,), {}),
+            "made": warned(member_class, *((1, 1) if "Offset" in name else (1,))),
+            "derived": warned(type, "Derived", (member_class,), {}),
         }
-        for name, thing in classes.items()
+        for name, member_class in classes.items()
     }
 
 
@@ -324,8 +324,8 @@ def warned(deed, *arguments):
 
 def outcomes(package):
     """Return the results of all cases as plain JSON."""
-    found = {"paths": paths(package), "walks": walks(package), "shape": shape(package)}
-    return json.loads(json.dumps(found))
+    results = {"paths": paths(package), "walks": walks(package), "shape": shape(package)}
+    return json.loads(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,9 @@ roots = st.sampled_from(["$", "$", "$", "", "a", "*", "[0]", "['a']", "[*]", "@"
 
 
 def paths(steps):
-    return st.builds(lambda root, rest: root + "".join(rest), roots, st.lists(steps, max_size=5))
+    return st.builds(
+        lambda root, following: root + "".join(following), roots, st.lists(steps, max_size=5)
+    )
 
 
 def found(expression: str, document: object) -> list[object]:
@@ -138,14 +140,14 @@ def test_simple_paths_do_not_import_jsonpath_ng():
         "list(extract_jsonpath('$..a', {}))\n"
         "print('jsonpath_ng' in sys.modules)\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, json.dumps(SIMPLE_PATHS), json.dumps(DOCUMENTS)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split("\n")[:2] == ["[]", "True"]
+    assert process.stdout.split("\n")[:2] == ["[]", "True"]
 
 
 # A final [*]
@@ -167,12 +169,12 @@ def test_final_wildcard_of_a_non_array_returns_the_value_with_a_warning(
 ):
     with pytest.warns(
         SingerSDKPendingDeprecationWarning, match="treated as the only element"
-    ) as got:
+    ) as warnings_caught:
         values = list(extract_jsonpath(expression, document))
     assert values == expected
-    assert [warning.filename for warning in got] == [__file__]
-    assert repr(expression) in str(got[0].message)
-    assert "matched a non-array value" in str(got[0].message)
+    assert [warning.filename for warning in warnings_caught] == [__file__]
+    assert repr(expression) in str(warnings_caught[0].message)
+    assert "matched a non-array value" in str(warnings_caught[0].message)
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ class Api(BaseHTTPRequestHandler):
 
     def do_GET(self):
         url = urlparse(self.path)
-        asked = {name: int(value) for name, value in parse_qsl(url.query)}
-        start = asked.get("offset", (asked.get("page", 1) - 1) * SIZE)
+        query = {name: int(value) for name, value in parse_qsl(url.query)}
+        start = query.get("offset", (query.get("page", 1) - 1) * SIZE)
         rows = ROWS[start : start + SIZE]
         if url.path.startswith("/holes"):
             rows = [row for row in rows if row["id"] - 1 not in HOLE]
@@ -101,9 +101,9 @@ def walk(url, paginator, params=params):
     with requests.Session() as session:
         while not paginator.finished:
             response = session.get(url, params=params(paginator.current_value), timeout=60)
-            found = response.json()["data"]
-            rows += found
-            if not found and not paginator.continue_if_empty(response):
+            page = response.json()["data"]
+            rows += page
+            if not page and not paginator.continue_if_empty(response):
                 break
             paginator.advance(response)
     return rows
@@ -191,15 +191,15 @@ def test_get_next_is_not_called_if_has_more_is_false():
 @given(st.integers(-5, 5), st.integers(1, 100), st.integers(1, 9))
 def test_page_numbers_and_offsets_grow_by_their_step(start, size, pages):
     by_one, by_size = PageNumberPaginator(start), OffsetPaginator(start, size)
-    seen = []
+    values = []
     for _ in range(pages):
-        seen.append((by_one.current_value, by_size.current_value))
+        values.append((by_one.current_value, by_size.current_value))
         by_one.advance(page({}))
         by_size.advance(page({}))
         if by_one.finished or by_size.finished:  # the step to zero is a falsy token
             break
-    assert seen == [(start + n, start + n * size) for n in range(len(seen))]
-    assert len(seen) == pages or 0 in (start + len(seen), start + len(seen) * size)
+    assert values == [(start + n, start + n * size) for n in range(len(values))]
+    assert len(values) == pages or 0 in (start + len(values), start + len(values) * size)
 
 
 # Loops
@@ -217,7 +217,7 @@ LINK = urlparse(f"https://user:{SECRET}@api.test/{SECRET}?page=2&key={SECRET}#{S
 
 
 @pytest.mark.parametrize(
-    "token, words",
+    "token, message",
     [
         (7, "the token, int 7, is"),
         (2.5, "the token, float 2.5, is"),
@@ -229,11 +229,11 @@ LINK = urlparse(f"https://user:{SECRET}@api.test/{SECRET}?page=2&key={SECRET}#{S
         (urlparse(f"/x?key={SECRET}"), "the token, a link to the same host (ParseResult), is"),
     ],
 )
-def test_repeated_token_is_an_error_without_secrets(token, words):
+def test_repeated_token_is_an_error_without_secrets(token, message):
     paginator = FixedToken(token)
     with pytest.raises(RuntimeError, match=r"^Loop detected in pagination\. Page 1 ") as caught:
         paginator.advance(page({}))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "FixedToken" in str(caught.value)
     assert SECRET not in str(caught.value)
     assert "12345678901" not in str(caught.value)

@@ -33,15 +33,15 @@ needs_comparable_library = pytest.mark.skipif(
 )
 
 
-def run(python: str | Path, package: str, *places: Path) -> dict[str, Any]:
-    done = subprocess.run(
+def run(python: str | Path, package: str, *import_paths: Path) -> dict[str, Any]:
+    process = subprocess.run(
         [str(python), "-W", "ignore", str(SCRIPT), package],
         check=True,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, import_paths))},
     )
-    return dict(json.loads(done.stdout))
+    return dict(json.loads(process.stdout))
 
 
 def link_library(folder: Path, package: Path) -> Path:
@@ -58,8 +58,8 @@ def ours() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory) -> dict[str, Any]:
     library = Path(jsonpath_ng.__file__).parent
-    place = link_library(tmp_path_factory.mktemp("library"), library)
-    return run(PEER, "singer_sdk", place)
+    linked = link_library(tmp_path_factory.mktemp("library"), library)
+    return run(PEER, "singer_sdk", linked)
 
 
 @needs_comparable_library
@@ -96,9 +96,9 @@ def test_paginator_classes_have_the_constructors_and_members_of_singer_sdk(ours,
 @needs_comparable_library
 def test_newer_jsonpath_ng_changes_only_slices_of_objects(ours, tmp_path):
     where = "import jsonpath_ng; print(jsonpath_ng.__path__[0])"
-    found = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-c", where], check=True, capture_output=True, text=True, cwd=tmp_path
     )
-    place = link_library(tmp_path, Path(found.stdout.strip()))
-    newer = run(sys.executable, "tap_core", place, ROOT)["paths"]
+    linked = link_library(tmp_path, Path(process.stdout.strip()))
+    newer = run(sys.executable, "tap_core", linked, ROOT)["paths"]
     assert {path for path in PATHS if newer[path] != ours["paths"][path]} <= SLICES

@@ -73,10 +73,10 @@ info = AboutInfo("tap-x", "A tap.", "1.2.3", "0.1.0", ["3.10", "3.11"],
     [TapCapabilities.CATALOG, PluginCapabilities.ABOUT], json.loads(sys.argv[1]), "TAP_X_")
 print(AboutFormatter.get_formatter("{format_name}").format_about(info))
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-c", program, json.dumps(SETTINGS)], check=True, capture_output=True, text=True
     )
-    assert done.stdout == "".join(
+    assert process.stdout == "".join(
         line
         for line in f"{written(format_name)}\n".splitlines(keepends=True)
         if format_name == "json" or not line.startswith(ADDED)

@@ -50,17 +50,17 @@ pytestmark = [
 @functools.cache
 def read_about(sdk: str) -> dict[str, dict]:
     run = f"{ALIASED} runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"
-    words = [sys.executable, "-c", run] if sdk == "ours" else [str(PEER), str(PROGRAM)]
-    done = subprocess.run(
-        words,
+    command = [sys.executable, "-c", run] if sdk == "ours" else [str(PEER), str(PROGRAM)]
+    process = subprocess.run(
+        command,
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[2])} if sdk == "ours" else None,
     )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, dict] = json.loads(done.stdout)
-    return found
+    assert process.returncode == 0, process.stderr
+    about: dict[str, dict] = json.loads(process.stdout)
+    return about
 
 
 @pytest.mark.parametrize("name", NAMES)

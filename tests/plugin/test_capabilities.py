@@ -39,15 +39,17 @@ def without_words(schema):
             if not (key in {"description", "title"} and isinstance(value, str))
         }
     if isinstance(schema, list):
-        kept = [value for value in schema if not (value == "null" and {"type": "null"} in schema)]
-        return [without_words(value) for value in kept]
+        remaining = [
+            value for value in schema if not (value == "null" and {"type": "null"} in schema)
+        ]
+        return [without_words(value) for value in remaining]
     return schema
 
 
 @pytest.fixture(scope="module")
 def peer():
-    done = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+    process = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
+    return json.loads(process.stdout)
 
 
 @pytest.mark.peer
@@ -61,7 +63,7 @@ def test_settings_and_capability_members_are_those_of_singer_sdk(peer):
             inner["properties"]["__source__"] = {"type": ["string", "null"]}
         assert without_words(ours) == expected, name
     for name, members in peer["enums"].items():
-        assert {each.name: each.value for each in getattr(face, name)} == members, name
+        assert {member.name: member.value for member in getattr(face, name)} == members, name
 
 
 def test_every_built_in_setting_has_a_description():

@@ -90,8 +90,8 @@ class MapDefined(InlineMapper):
 def written(plugin: type[PluginBase], format_name: str) -> dict[str, Any]:
     """Return what ``--about`` prints in a format, read as YAML."""
     text = AboutFormatter.get_formatter(format_name).format_about(plugin._get_about_info())
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    definition: dict[str, Any] = yaml.safe_load(text)
+    return definition
 
 
 def meltano_settings(schema: JsonSchema) -> dict[str, dict[str, Any]]:
@@ -143,9 +143,9 @@ def test_setting_with_several_types_has_the_kind_that_accepts_any_text() -> None
             "to": {"type": "string", "format": "email"},
         }
     }
-    found = meltano_settings(schema)
-    assert [setting["kind"] for setting in found.values()] == [*["string"] * 4, "email"]
-    assert [name for name, setting in found.items() if setting.get("hidden")] == ["kept"]
+    settings = meltano_settings(schema)
+    assert [setting["kind"] for setting in settings.values()] == [*["string"] * 4, "email"]
+    assert [name for name, setting in settings.items() if setting.get("hidden")] == ["kept"]
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_required_settings_are_one_group_per_alternative(
 
 
 def test_meltano_definition_of_a_tap_has_the_keys_of_the_hub() -> None:
-    found = written(TapDefined, "meltano")
-    assert {key: value for key, value in found.items() if key != "settings"} == {
+    definition = written(TapDefined, "meltano")
+    assert {key: value for key, value in definition.items() if key != "settings"} == {
         "name": "tap-defined",
         "namespace": "tap_defined",
         "variant": "default",
@@ -181,7 +181,7 @@ def test_meltano_definition_of_a_tap_has_the_keys_of_the_hub() -> None:
         "capabilities": sorted(map(str, TapDefined._get_about_info().capabilities)),
         "settings_group_validation": [["token", "database.host"]],
     }
-    names = [setting["name"] for setting in found["settings"]]
+    names = [setting["name"] for setting in definition["settings"]]
     assert {"token", "stream_maps", "batch_config.encoding.format"} <= set(names)
 
 
@@ -193,11 +193,11 @@ def test_capabilities_that_meltano_does_not_know_are_left_out() -> None:
 
 
 def test_target_spark_requires_a_location_and_marks_its_secrets() -> None:
-    found = written(TargetSpark, "meltano")
-    assert found["pip_url"] == "tap-core-sdk[spark]"
+    definition = written(TargetSpark, "meltano")
+    assert definition["pip_url"] == "tap-core-sdk[spark]"
     groups = [["path"], ["warehouse"], ["catalog"], ["database"]]
-    assert found["settings_group_validation"] == groups
-    settings = {setting["name"]: setting for setting in found["settings"]}
+    assert definition["settings_group_validation"] == groups
+    settings = {setting["name"]: setting for setting in definition["settings"]}
     assert settings.keys() == TargetSpark._get_about_info().settings["properties"].keys() - {
         "faker_config"
     } | {"faker_config.seed", "faker_config.locale"}
@@ -249,10 +249,10 @@ def test_about_prints_a_definition_without_a_yaml_library() -> None:
         "import sys; sys.modules['yaml'] = None; from target_spark.target import TargetSpark;"
         "TargetSpark.cli(['--about', '--format=meltano'])"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert yaml.safe_load(done.stdout) == written(TargetSpark, "meltano")
+    assert yaml.safe_load(process.stdout) == written(TargetSpark, "meltano")
 
 
 # Airbyte's metadata
@@ -279,9 +279,9 @@ INSTALLED = AboutInfo(
 
 def test_airbyte_metadata_has_the_fields_that_the_registry_requires() -> None:
     text = AboutFormatter.get_formatter("airbyte").format_about(INSTALLED)
-    found = yaml.safe_load(text)
-    assert found["metadataSpecVersion"] == "1.0"
-    data = found["data"]
+    metadata = yaml.safe_load(text)
+    assert metadata["metadataSpecVersion"] == "1.0"
+    data = metadata["data"]
     assert data.keys() >= REQUIRED_BY_AIRBYTE
     assert (data["name"], data["connectorType"]) == ("My shop", "source")
     assert data["dockerRepository"] == data["githubIssueLabel"] == "source-my-shop"
@@ -306,9 +306,12 @@ def test_mapper_has_no_airbyte_metadata() -> None:
 @pytest.mark.parametrize("plugin", [TargetSpark, TapDefined])
 def test_the_three_protocols_show_the_same_texts(plugin: type[PluginBase]) -> None:
     """The settings that the SDK adds are not part of Fivetran's form."""
-    whole = plugin._get_about_info().settings
-    own = whole["properties"].keys() - find_sdk_settings(whole)
-    schema = {**whole, "properties": {k: v for k, v in whole["properties"].items() if k in own}}
+    all_settings = plugin._get_about_info().settings
+    own_names = all_settings["properties"].keys() - find_sdk_settings(all_settings)
+    schema = {
+        **all_settings,
+        "properties": {k: v for k, v in all_settings["properties"].items() if k in own_names},
+    }
     meltano = meltano_settings(schema)
     form = {field.name: field for field in build_fields(schema)}
     airbyte = specification(schema)["connectionSpecification"]["properties"]
@@ -321,7 +324,7 @@ def test_the_three_protocols_show_the_same_texts(plugin: type[PluginBase]) -> No
             "description", ""
         )
         if options:
-            assert [(each.label, each.value) for each in field.options] == [
+            assert [(choice.label, choice.value) for choice in field.options] == [
                 (option["label"], option["value"]) for option in options
             ]
         if "." not in name:

@@ -22,9 +22,9 @@ print(json.dumps({n: [c.__name__ for c in getattr(e, n).__mro__] for n in e.__al
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
 def test_exception_names_and_base_classes_are_those_of_singer_sdk():
-    done = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
-    for name, parents in json.loads(done.stdout).items():
-        ours = [each.__name__ for each in getattr(exceptions, name).__mro__]
+    process = subprocess.run([str(PEER), "-c", PROGRAM], check=True, capture_output=True, text=True)
+    for name, parents in json.loads(process.stdout).items():
+        ours = [error_class.__name__ for error_class in getattr(exceptions, name).__mro__]
         assert ours == parents, name
 
 
@@ -32,7 +32,7 @@ def test_exception_tree_in_the_docstring_is_correct():
     text = exceptions.__doc__ or ""
     drawing = text[text.index("    SingerSDKError") :]
     path: list[tuple[int, str]] = []
-    drawn = {}
+    tree = {}
     for line in drawing.splitlines():
         words = line.lstrip("│├└─ ").split()
         if not words:
@@ -40,9 +40,9 @@ def test_exception_tree_in_the_docstring_is_correct():
         name, depth = words[0].rstrip(","), len(line) - len(line.lstrip("│├└─ "))
         if isinstance(getattr(exceptions, name, None), type) and not name.endswith("Warning"):
             path = [step for step in path if step[0] < depth]
-            drawn[name] = path[-1][1] if path else None
+            tree[name] = path[-1][1] if path else None
             path.append((depth, name))
-    for name, parent in drawn.items():
+    for name, parent in tree.items():
         cls = getattr(exceptions, name)
         assert (cls.__mro__[1].__name__ == parent) or (
             parent is None and cls.__mro__[1] is Exception
@@ -50,7 +50,7 @@ def test_exception_tree_in_the_docstring_is_correct():
     errors = {
         name for name in exceptions.__all__ if not issubclass(getattr(exceptions, name), Warning)
     }
-    assert errors - set(drawn) == {"UnsupportedOpenAPISpec"}
+    assert errors - set(tree) == {"UnsupportedOpenAPISpec"}
 
 
 def test_exceptions_have_the_attributes_that_handlers_need():

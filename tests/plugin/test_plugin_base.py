@@ -52,13 +52,13 @@ def test_config_is_read_only_and_has_defaults():
 def test_given_config_and_schema_are_not_changed():
     schema = Plugin.config_jsonschema
     before = repr(schema)
-    given = {"api_key": "k", "deep": {"a": [1]}}
-    plugin = Plugin(config=given)
+    config = {"api_key": "k", "deep": {"a": [1]}}
+    plugin = Plugin(config=config)
     plugin.config["tags"].append("mine")
     plugin.config["deep"]["a"].append(2)
-    assert given == {"api_key": "k", "deep": {"a": [1]}}
+    assert config == {"api_key": "k", "deep": {"a": [1]}}
     assert repr(schema) == before
-    assert Plugin(config=given).config["tags"] == []
+    assert Plugin(config=config).config["tags"] == []
 
 
 def test_config_must_be_a_mapping():
@@ -81,9 +81,9 @@ def test_config_file_paths_work_and_are_deprecated(tmp_path):
 
 def test_environment_overrides_config_if_enabled(monkeypatch):
     monkeypatch.setenv("TAP_X_PAGE_SIZE", "7")
-    given = {"api_key": "k", "page_size": 1}
-    assert Plugin(config=given, parse_env_config=True).config["page_size"] == 7
-    assert Plugin(config=given).config["page_size"] == 1
+    config = {"api_key": "k", "page_size": 1}
+    assert Plugin(config=config, parse_env_config=True).config["page_size"] == 7
+    assert Plugin(config=config).config["page_size"] == 1
 
 
 def test_configuration_faults_of_every_kind_are_reported_together(monkeypatch):
@@ -235,7 +235,11 @@ def calls(monkeypatch):
     monkeypatch.setattr(Runnable, "recorder", Recorder())
     yield Runnable.recorder.calls
     root = logging.getLogger()
-    for handler in [each for each in root.handlers if type(each).__name__ == "_ConsoleHandler"]:
+    for handler in [
+        handler_of_root
+        for handler_of_root in root.handlers
+        if type(handler_of_root).__name__ == "_ConsoleHandler"
+    ]:
         root.removeHandler(handler)
     root.setLevel(logging.WARNING)
 
@@ -329,11 +333,11 @@ def test_signal_handlers_are_set_only_in_the_main_thread():
     plugin = Plugin(config={"api_key": "k"})
     assert signal.getsignal(signal.SIGTERM).args == (plugin._handle_signal,)
     assert signal.getsignal(signal.SIGINT).args == (plugin._handle_signal,)
-    made = []
-    thread = threading.Thread(target=lambda: made.append(Plugin(config={"api_key": "k"})))
+    plugins = []
+    thread = threading.Thread(target=lambda: plugins.append(Plugin(config={"api_key": "k"})))
     thread.start()
     thread.join()
-    assert len(made) == 1
+    assert len(plugins) == 1
     assert signal.getsignal(signal.SIGTERM).args == (plugin._handle_signal,)
 
 

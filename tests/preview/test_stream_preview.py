@@ -116,27 +116,27 @@ def show(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     def _show(*args: str, **settings: Any) -> tuple[int, str, str]:
         config = tmp_path / "config.json"
         config.write_text(json.dumps({"url": server.url, "token": TOKEN, **settings}))
-        words = ["test-stream", *args, "--config", str(config)]
+        arguments = ["test-stream", *args, "--config", str(config)]
         try:
-            code = TapApi.cli(words, standalone_mode=False)
+            code = TapApi.cli(arguments, standalone_mode=False)
         except Exception as error:  # noqa: BLE001  what a process does with an uncaught error
             sys.excepthook(type(error), error, error.__traceback__)
             code = 1
-        shown = capsys.readouterr()
-        return code or 0, shown.out.replace(server.url, "http://api"), shown.err
+        output = capsys.readouterr()
+        return code or 0, output.out.replace(server.url, "http://api"), output.err
 
     return _show
 
 
 def paths(server: Server) -> list[str]:
-    return [asked.path for asked in server.asked]
+    return [request.path for request in server.asked]
 
 
 def test_requests_records_and_schema_are_shown(server: Server, show):
     server.answers(page({"id": 1, "name": "Ada"}, {"id": None, "name": "Zoë"}))
-    code, shown, _ = show("users")
+    code, output, _ = show("users")
     assert code == 0
-    assert shown == (
+    assert output == (
         "GET http://api/users?api_key=***&zone=***: 200\n"
         "\n"
         "2 records of stream 'users', which has no more\n"
@@ -165,80 +165,80 @@ def test_no_more_pages_are_requested_than_the_records_need(server: Server, show)
 
 def test_dropped_records_are_not_counted(server: Server, show):
     server.answers(page({"id": 1, "hidden": True}, {"id": 2}, next=2), page({"id": 3}))
-    _, shown, _ = show("users", "--limit", "2")
-    assert "hidden" not in shown
+    _, output, _ = show("users", "--limit", "2")
+    assert "hidden" not in output
     assert len(server.asked) == 2
 
 
 def test_child_stream_is_read_from_the_first_records_of_its_parent(server: Server, show):
-    def answer(asked: ReceivedRequest) -> Reply:
-        return page({"id": 7}) if "posts" in asked.path else page({"id": 1}, {"id": 2}, {"id": 3})
+    def answer(request: ReceivedRequest) -> Reply:
+        return page({"id": 7}) if "posts" in request.path else page({"id": 1}, {"id": 2}, {"id": 3})
 
     server.answers_by(answer)
-    _, shown, _ = show("posts", "--limit", "2")
+    _, output, _ = show("posts", "--limit", "2")
     assert paths(server) == ["/users", "/users/1/posts", "/users/2/posts"]
-    assert "user      1         2\n" in shown  # from the context
+    assert "user      1         2\n" in output  # from the context
 
 
 def test_time_windows_are_read_until_there_are_enough_records(server: Server, show):
     """The filter of the cursor applies; no state and no other message is written."""
 
-    def answer(asked: ReceivedRequest) -> Reply:
-        start = asked.query["from"][0]
-        found = {"2024-01-04": [{"at": "2023-12-31"}, {"at": "2024-01-05"}]}
-        return page(*found.get(start, []))
+    def answer(request: ReceivedRequest) -> Reply:
+        start = request.query["from"][0]
+        records = {"2024-01-04": [{"at": "2023-12-31"}, {"at": "2024-01-05"}]}
+        return page(*records.get(start, []))
 
     server.answers_by(answer)
-    _, shown, _ = show("days", "--limit", "1")
-    assert [asked.query["from"] for asked in server.asked] == [["2024-01-01"], ["2024-01-04"]]
-    assert "at        2024-01-05\n" in shown
-    assert "2023-12-31" not in shown
-    assert '"type"' not in shown
+    _, output, _ = show("days", "--limit", "1")
+    assert [request.query["from"] for request in server.asked] == [["2024-01-01"], ["2024-01-04"]]
+    assert "at        2024-01-05\n" in output
+    assert "2023-12-31" not in output
+    assert '"type"' not in output
 
 
 def test_redirects_and_requests_of_an_authors_own_are_shown(server: Server, show):
-    def answer(asked: ReceivedRequest) -> Reply:
-        if asked.path == "/old":
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.path == "/old":
             return Reply(status=302, headers={"Location": "/new"})
         return page({"id": 1})
 
     server.answers_by(answer)
-    _, shown, _ = show("direct")
-    assert shown.startswith("GET http://api/old: 302\nGET http://api/new: 200\n")
+    _, output, _ = show("direct")
+    assert output.startswith("GET http://api/old: 302\nGET http://api/new: 200\n")
 
 
 def test_stream_without_records_is_not_compared(server: Server, show):
     server.answers(page())
-    code, shown, _ = show("users")
+    code, output, _ = show("users")
     assert code == 0
-    assert shown.endswith("\n0 records of stream 'users', which has no more\n")
+    assert output.endswith("\n0 records of stream 'users', which has no more\n")
 
 
 def test_refused_credentials_are_one_error_without_a_traceback(server: Server, show):
     server.answers(Reply({"error": f"{TOKEN} is unknown"}, status=401))
-    code, shown, errors = show("users")
+    code, output, errors = show("users")
     assert code == 1
-    assert shown == "GET http://api/users?api_key=***&zone=***: 401\n"
+    assert output == "GET http://api/users?api_key=***&zone=***: 401\n"
     assert "The source refuses the credentials: check those in the configuration." in errors
     assert "Traceback" not in errors
-    assert TOKEN not in errors + shown
-    assert "k-123456" not in errors + shown
+    assert TOKEN not in errors + output
+    assert "k-123456" not in errors + output
 
 
 def test_unreachable_host_and_unusable_url_are_errors_without_a_traceback(server: Server, show):
-    code, shown, errors = show("users", url="http://127.0.0.1:1")
+    code, output, errors = show("users", url="http://127.0.0.1:1")
     assert code == 1
-    assert "/users?api_key=***&zone=***: no response\n" in shown
+    assert "/users?api_key=***&zone=***: no response\n" in output
     assert "Traceback" not in errors
-    code, shown, errors = show("users", url="api")
-    assert (code, shown) == (1, "")
+    code, output, errors = show("users", url="api")
+    assert (code, output) == (1, "")
     assert "Invalid URL" in errors
     assert "Traceback" not in errors
 
 
 def test_unknown_stream_is_an_error_with_a_similar_name(server: Server, show):
-    code, shown, errors = show("user")
-    assert (code, shown) == (1, "")
+    code, output, errors = show("user")
+    assert (code, output) == (1, "")
     assert "The tap has no stream 'user'. Did you mean 'users'?" in errors
     code, _, errors = show("invoices")
     assert "has no stream 'invoices'. Its streams: broken, days, direct, posts, users." in errors
@@ -246,8 +246,8 @@ def test_unknown_stream_is_an_error_with_a_similar_name(server: Server, show):
 
 
 def test_invalid_settings_are_an_error(server: Server, show):
-    code, shown, errors = show("users", url=5)
-    assert (code, shown) == (1, "")
+    code, output, errors = show("users", url=5)
+    assert (code, output) == (1, "")
     assert "Config validation failed" in errors
 
 
@@ -278,11 +278,11 @@ def test_help_names_stream_and_options(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
         TapApi.cli(["test-stream", "--help"], prog_name="tap-api")
     assert caught.value.code == 0
-    shown = capsys.readouterr().out
-    assert "Usage: tap-api test-stream [OPTIONS]" in shown
-    assert "STREAM" in shown
-    assert "--config" in shown
-    assert "--limit" in shown
+    output = capsys.readouterr().out
+    assert "Usage: tap-api test-stream [OPTIONS]" in output
+    assert "STREAM" in output
+    assert "--config" in output
+    assert "--limit" in output
 
 
 def test_cells_are_one_short_line(capsys: pytest.CaptureFixture[str]):
@@ -297,6 +297,6 @@ def test_table_is_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(sys, "stdout", terminal)
         print_table(["id", "name"], [["1", "[bold]Ada"]])
         terminal.flush()
-        shown = os.read(reader, 10_000).decode()
+        output = os.read(reader, 10_000).decode()
     os.close(reader)
-    assert "│ 1  │ [bold]Ada │" in shown
+    assert "│ 1  │ [bold]Ada │" in output

@@ -17,15 +17,23 @@ def test_try_shows_requests_records_and_schema(tmp_path: Path, capsys: pytest.Ca
     with serving() as server:
         server.answers(page({"id": "a", "at": "now"}, {"id": "b", "at": "now"}))
         (tmp_path / "c.json").write_text(json.dumps({"url": server.url}))
-        words = ["try", str(path), "items", "--config", str(tmp_path / "c.json"), "--limit", "1"]
+        arguments = [
+            "try",
+            str(path),
+            "items",
+            "--config",
+            str(tmp_path / "c.json"),
+            "--limit",
+            "1",
+        ]
         with pytest.raises(SystemExit) as caught:
-            main(words)
+            main(arguments)
         assert caught.value.code == 0
         assert asked(server) == ["/items"]
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"GET {server.url}/items: 200\n\n1 record of stream 'items'\n")
-    assert "id        string  integer   other type\n" in shown
-    assert shown.endswith("\n1 difference between these records and the schema.\n")
+    output = capsys.readouterr().out
+    assert output.startswith(f"GET {server.url}/items: 200\n\n1 record of stream 'items'\n")
+    assert "id        string  integer   other type\n" in output
+    assert output.endswith("\n1 difference between these records and the schema.\n")
 
 
 def test_try_with_an_unknown_stream_names_a_similar_one(

@@ -102,9 +102,9 @@ def audit(feed: str, program: Path) -> subprocess.CompletedProcess[str]:
 
 def test_audit_queries_every_locked_package_and_jar(feed: str, pip_audit: Path) -> None:
     """SEC20: the packages for all Python versions and the jars of all formats are queried."""
-    done = audit(feed, pip_audit)
-    assert done.returncode == 0, done.stderr
-    assert "0 advisories" in done.stdout
+    process = audit(feed, pip_audit)
+    assert process.returncode == 0, process.stderr
+    assert "0 advisories" in process.stdout
     queries = set(Feed.queries)
     for name in ("requirements.lock", "requirements-dev.lock", "requirements-audit.lock"):
         for package in read_lock(name):
@@ -120,11 +120,11 @@ def test_advisories_fail_the_audit_and_name_their_package(feed: str, pip_audit: 
     jar = ("Maven", "io.delta:delta-storage", "4.4.0")
     Feed.advisories |= {("PyPI", "jinja2", str(jinja)): "OSV-1", jar: "OSV-2"}
     # pip-audit reads only the first page, and so does the stand-in.
-    done = audit(feed, pip_audit)
-    assert done.returncode == 1
-    assert "io.delta:delta-storage 4.4.0: OSV-2: a hole" in done.stdout
-    assert f"jinja2 {jinja}: GONE-1" in done.stdout
-    assert "2 advisories" in done.stdout
+    process = audit(feed, pip_audit)
+    assert process.returncode == 1
+    assert "io.delta:delta-storage 4.4.0: OSV-2: a hole" in process.stdout
+    assert f"jinja2 {jinja}: GONE-1" in process.stdout
+    assert "2 advisories" in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -132,19 +132,19 @@ def test_advisories_fail_the_audit_and_name_their_package(feed: str, pip_audit: 
 )
 def test_unreachable_feed_fails_the_audit(feed_address: str, pip_audit: Path) -> None:
     """SEC20: without a feed the audit reports that nothing was checked."""
-    done = audit(feed_address, pip_audit)
-    assert done.returncode == 3
-    assert "NOT CHECKED" in done.stderr
-    assert feed_address in done.stderr
-    assert "advisories\n" not in done.stdout
+    process = audit(feed_address, pip_audit)
+    assert process.returncode == 3
+    assert "NOT CHECKED" in process.stderr
+    assert feed_address in process.stderr
+    assert "advisories\n" not in process.stdout
 
 
 def test_feed_without_known_advisories_fails_the_audit(feed: str, pip_audit: Path) -> None:
     """SEC20: a feed without an advisory for a vulnerable release is not trusted."""
     Feed.advisories = {}
-    done = audit(feed, pip_audit)
-    assert done.returncode == 3
-    assert "has no advisory for jinja2 2.4.1" in done.stderr
+    process = audit(feed, pip_audit)
+    assert process.returncode == 3
+    assert "has no advisory for jinja2 2.4.1" in process.stderr
 
 
 def test_failing_pip_audit_fails_the_audit(feed: str, tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_failing_pip_audit_fails_the_audit(feed: str, tmp_path: Path) -> None:
     program = tmp_path / "pip-audit"
     program.write_text("#!/bin/sh\necho 'requests.exceptions.ProxyError: no route' >&2\nexit 1\n")
     program.chmod(0o755)
-    done = audit(feed, program)
-    assert done.returncode == 3
-    assert "pip-audit: requests.exceptions.ProxyError: no route" in done.stderr
+    process = audit(feed, program)
+    assert process.returncode == 3
+    assert "pip-audit: requests.exceptions.ProxyError: no route" in process.stderr
 
 
 REAL = ROOT / ".venv-audit" / "bin" / "pip-audit"
@@ -164,7 +164,7 @@ REAL = ROOT / ".venv-audit" / "bin" / "pip-audit"
 def test_real_pip_audit_queries_the_feed(feed: str) -> None:
     """SEC20: pip-audit accepts the project's files and the feed's URL, and reports advisories."""
     Feed.advisories = {KNOWN: "OSV-0"}
-    done = audit(feed, REAL)
-    assert done.returncode == 0, done.stderr
+    process = audit(feed, REAL)
+    assert process.returncode == 0, process.stderr
     queries = {name for ecosystem, name, _ in Feed.queries if ecosystem == "PyPI"}
     assert {"jinja2", "pyspark", "rpds-py"} <= queries

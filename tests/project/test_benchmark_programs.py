@@ -20,12 +20,12 @@ def test_benchmark_of_the_spool_loads_records_without_spark(tmp_path: Path) -> N
         {"type": "RECORD", "stream": "a", "record": {"id": 1}},
         {"type": "STATE", "value": {"a": 1}},
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(PROGRAM), "--config", str(config)],
         input="".join(json.dumps(message) + "\n" for message in messages),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, '{"a": 1}\n'), done.stderr
+    assert (process.returncode, process.stdout) == (0, '{"a": 1}\n'), process.stderr
     assert not (tmp_path / "tables" / "a").exists()

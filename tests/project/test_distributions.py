@@ -48,12 +48,12 @@ def read_description(wheel: Path) -> str:
 def test_wheel_contains_both_packages_and_their_data(wheel: Path) -> None:
     names = set(ZipFile(wheel).namelist())
     for package in ("tap_core", "target_spark"):
-        wanted = {
+        expected = {
             str(path.relative_to(ROOT))
             for path in (ROOT / package).rglob("*")
             if path.is_file() and "__pycache__" not in path.parts
         }
-        assert wanted <= names
+        assert expected <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
@@ -115,10 +115,12 @@ def test_sdist_builds_the_wheel_that_the_repository_builds(
 def test_sdist_has_sources_tests_and_documents_and_nothing_that_tools_made(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
-    for wanted in ("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "docs/target.md"):
-        assert wanted in names
-    left = re.compile(r"(^|/)(__pycache__|\.venv[^/]*|\.git|[^/]*\.egg-info|\.env|[^/]*\.pyc)(/|$)")
-    assert [name for name in names if left.search(name)] == []
+    for expected in ("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "docs/target.md"):
+        assert expected in names
+    generated = re.compile(
+        r"(^|/)(__pycache__|\.venv[^/]*|\.git|[^/]*\.egg-info|\.env|[^/]*\.pyc)(/|$)"
+    )
+    assert [name for name in names if generated.search(name)] == []
 
 
 @pytest.mark.peer
@@ -129,6 +131,6 @@ def test_twine_accepts_wheel_and_sdist(wheel: Path, sdist: Path) -> None:
     if python is None:
         pytest.skip(peers.missing_reason("twine"))
     command = [str(python), "-m", "twine", "check", "--strict", str(wheel), str(sdist)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("PASSED") == 2, done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert process.stdout.count("PASSED") == 2, process.stdout

@@ -74,12 +74,12 @@ TRANSITIVE_FLOORS = (
 def declared() -> dict[str, list[Requirement]]:
     """Return the requirements of the project, all extras included, by package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    found: dict[str, list[Requirement]] = {}
+    requirements: dict[str, list[Requirement]] = {}
     extras = project["optional-dependencies"].values()
     for text in (*project["dependencies"], *chain.from_iterable(extras)):
         requirement = Requirement(text)
-        found.setdefault(canonicalize_name(requirement.name), []).append(requirement)
-    return found
+        requirements.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    return requirements
 
 
 def name_floor(floor: Floor) -> str:
@@ -101,13 +101,13 @@ def test_requirements_exclude_vulnerable_releases(floor: Floor) -> None:
 @pytest.mark.parametrize("floor", [*FLOORS, *TRANSITIVE_FLOORS], ids=name_floor)
 def test_locks_contain_no_vulnerable_release(floor: Floor) -> None:
     """SEC20: locked releases have no known vulnerability."""
-    found = [
+    locked_versions = [
         (name, package.version)
         for name in LOCKS
         for package in read_lock(name)
         if package.name == floor.package
     ]
-    assert found
-    for name, version in found:
+    assert locked_versions
+    for name, version in locked_versions:
         assert version >= Version(floor.least), f"{name}: {floor.advisory}"
         assert str(version) not in floor.also_refused, f"{name}: {floor.advisory}"

@@ -39,7 +39,7 @@ def test_locks_agree_on_the_version_of_each_package() -> None:
         for package in read_lock(name):
             key = (package.name, str(package.requirement.marker))
             versions.setdefault(key, set()).add(str(package.version))
-    assert {key: found for key, found in versions.items() if len(found) > 1} == {}
+    assert {key: releases for key, releases in versions.items() if len(releases) > 1} == {}
 
 
 def installs(text: str) -> list[str]:
@@ -52,17 +52,17 @@ def installs(text: str) -> list[str]:
 def check_installs(commands: list[str]) -> None:
     """Assert that commands install only lock files with hashes, and local folders."""
     for command in commands:
-        words = command.split("pip install", 1)[1].split()
-        assert "--no-deps" in words, command
-        named = [word for word in words if not word.startswith("-")]
-        if "-r" in words:
-            assert "--require-hashes" in words, command
+        arguments = command.split("pip install", 1)[1].split()
+        assert "--no-deps" in arguments, command
+        named = [word for word in arguments if not word.startswith("-")]
+        if "-r" in arguments:
+            assert "--require-hashes" in arguments, command
             [path] = named
             assert path.removeprefix("/build/") in LOCKS, command
-            is_isolated = "build.lock" not in path and "--no-build-isolation" not in words
-            assert not is_isolated or "--only-binary=:all:" in words, command
+            is_isolated = "build.lock" not in path and "--no-build-isolation" not in arguments
+            assert not is_isolated or "--only-binary=:all:" in arguments, command
         else:
-            assert "--no-build-isolation" in words, command
+            assert "--no-build-isolation" in arguments, command
             assert all(
                 (ROOT / word.removeprefix("/build").lstrip("/")).is_dir() for word in named
             ), command
@@ -71,14 +71,14 @@ def check_installs(commands: list[str]) -> None:
 @pytest.mark.parametrize("target", ["setup", "lock", "audit", "docs"])
 def test_make_installs_with_hashes(target: str) -> None:
     """SEC20: `make` installs no archive whose hash is not in a lock file."""
-    done = subprocess.run(
+    process = subprocess.run(
         ["make", "--dry-run", "--always-make", target],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    commands = [re.sub(r"--quiet|-e |--python \S+", "", line) for line in installs(done.stdout)]
+    commands = [re.sub(r"--quiet|-e |--python \S+", "", line) for line in installs(process.stdout)]
     assert all(command.startswith(".venv/bin/python") for command in commands)
     assert len(commands) >= 4
     check_installs(commands)
@@ -105,9 +105,9 @@ def test_pip_rejects_an_archive_with_another_hash(tmp_path: Path) -> None:
     lock.write_text(f"exchanged==1.0 --hash=sha256:{'0' * 64}\n")
     offline = ["--no-index", "--find-links", str(tmp_path), "--target", str(tmp_path / "out")]
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*install, *offline, "-r", str(lock)], capture_output=True, text=True, check=False
     )
-    assert done.returncode != 0
-    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert process.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in process.stderr
     assert not (tmp_path / "out").exists()

@@ -42,10 +42,10 @@ def test_server_requires_its_password(postgres: Server) -> None:
 
 
 def test_server_ends_when_its_process_is_killed(postgres: Server) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", DIES], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    folder, url = done.stdout.split()
+    folder, url = process.stdout.split()
     deadline = time.monotonic() + PATIENCE
     while Path(folder).exists() and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -24,8 +24,8 @@ JAVA_25 = 'openjdk version "25" 2025-09-16'
 def machine(tmp_path: Path) -> Path:
     """Return the only folder on PATH of a machine without Python and Java."""
     for tool in TOOLS:
-        if found := shutil.which(tool):
-            (tmp_path / tool).symlink_to(found)
+        if path := shutil.which(tool):
+            (tmp_path / tool).symlink_to(path)
     return tmp_path
 
 
@@ -57,20 +57,20 @@ def preflight(machine: Path, **variables: str) -> subprocess.CompletedProcess[st
 def test_preflight_prints_the_interpreter_if_nothing_is_missing(machine: Path, java: str) -> None:
     with_python(machine)
     with_java(machine, java)
-    done = preflight(machine)
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()).exists()
-    assert done.stderr == ""
+    process = preflight(machine)
+    assert process.returncode == 0, process.stderr
+    assert Path(process.stdout.strip()).exists()
+    assert process.stderr == ""
 
 
 def test_preflight_lists_everything_missing_at_once(machine: Path) -> None:
-    done = preflight(machine)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "missing: Python 3.10 or newer" in done.stderr
-    assert "missing: Java 17 to 22" in done.stderr
-    assert "apt-get install python3 python3-venv" in done.stderr
-    assert "apt-get install openjdk-17" in done.stderr
+    process = preflight(machine)
+    assert process.returncode == 1
+    assert process.stdout == ""
+    assert "missing: Python 3.10 or newer" in process.stderr
+    assert "missing: Java 17 to 22" in process.stderr
+    assert "apt-get install python3 python3-venv" in process.stderr
+    assert "apt-get install openjdk-17" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_preflight_lists_everything_missing_at_once(machine: Path) -> None:
 def test_unsupported_java_is_named_with_its_version(machine: Path, java: str, fault: str) -> None:
     with_python(machine)
     with_java(machine, java)
-    done = preflight(machine)
-    assert done.returncode == 1
-    assert fault in done.stderr
-    assert "missing: Python" not in done.stderr
+    process = preflight(machine)
+    assert process.returncode == 1
+    assert fault in process.stderr
+    assert "missing: Python" not in process.stderr
 
 
 def test_newer_python_is_preferred_to_an_old_one(machine: Path) -> None:
@@ -97,9 +97,9 @@ def test_configured_interpreter_is_not_replaced(machine: Path) -> None:
     with_python(machine)
     with_java(machine, JAVA_17)
     program(machine, "old", "exit 1")
-    done = preflight(machine, PYTHON=str(machine / "old"))
-    assert done.returncode == 1
-    assert "is not suitable" in done.stderr
+    process = preflight(machine, PYTHON=str(machine / "old"))
+    assert process.returncode == 1
+    assert "is not suitable" in process.stderr
 
 
 def test_python_without_venv_is_reported(machine: Path) -> None:
@@ -110,9 +110,9 @@ def test_python_without_venv_is_reported(machine: Path) -> None:
         f'exec "{sys.executable}" "$@"',
     )
     with_java(machine, JAVA_17)
-    done = preflight(machine)
-    assert done.returncode == 1
-    assert "missing: pip and venv" in done.stderr
+    process = preflight(machine)
+    assert process.returncode == 1
+    assert "missing: pip and venv" in process.stderr
 
 
 def test_java_home_takes_precedence(machine: Path, tmp_path: Path) -> None:

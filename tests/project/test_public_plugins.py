@@ -20,7 +20,7 @@ CDK = peer_python("airbyte_cdk") or peer_python("pyairbyte")  # which has it, to
 
 def test_page_has_the_packages_and_versions_of_the_script() -> None:
     rows = re.findall(r"^\| ([a-z0-9-]+) \| (\d[^ ]*) \|", PAGE.read_text(), re.MULTILINE)
-    listed = [(one.package, one.version) for one in (*PLUGINS, *MANIFESTS)]
+    listed = [(plugin.package, plugin.version) for plugin in (*PLUGINS, *MANIFESTS)]
     assert rows == listed
 
 
@@ -30,7 +30,8 @@ def test_each_package_of_the_page_has_a_verdict() -> None:
     ]
     verdicts = [line.rstrip(" |").rpartition(" | ")[2] for line in rows]
     assert all(
-        re.match(r"same($|;| but )|fails: |not tried: |.+ fails on both: ", one) for one in verdicts
+        re.match(r"same($|;| but )|fails: |not tried: |.+ fails on both: ", verdict)
+        for verdict in verdicts
     )
 
 
@@ -67,7 +68,7 @@ def test_a_failure_is_a_verdict_only_if_the_other_sdk_succeeds() -> None:
 )
 def test_a_plugin_of_each_kind_has_the_results_of_singer_sdk(package: str, tmp_path: Path) -> None:
     assert INSTALLED is not None
-    [plugin] = [one for one in PLUGINS if one.package == package]
+    [plugin] = [candidate for candidate in PLUGINS if candidate.package == package]
     assert f"{package}=={plugin.version}" in PEERS["public_plugins"]
     trial = script.run_plugin(plugin, INSTALLED.parent, tmp_path / "run")
     assert trial.steps[0].name == "about"
@@ -81,7 +82,9 @@ def test_a_plugin_of_each_kind_has_the_results_of_singer_sdk(package: str, tmp_p
 @pytest.mark.skipif(CDK is None, reason=missing_reason("airbyte_cdk"))
 def test_a_manifest_has_the_results_of_airbyte_cdk() -> None:
     assert SOURCES is not None
-    [manifest] = [one for one in MANIFESTS if one.package == "airbyte-source-timely"]
+    [manifest] = [
+        candidate for candidate in MANIFESTS if candidate.package == "airbyte-source-timely"
+    ]
     assert f"{manifest.package}=={manifest.version}" in PEERS["airbyte_sources"]
     [packages] = SOURCES.parents[1].glob("lib/python*/site-packages")
     trial = script.try_manifest(manifest, packages, CDK)

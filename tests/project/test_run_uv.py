@@ -84,15 +84,15 @@ def test_variable_of_uv_overrides_the_option_of_pip() -> None:
 @pytest.mark.skipif(find_spec("uv") is None, reason="needs uv (make setup)")
 def test_uv_asks_no_index_if_pip_must_not(pip_config: Path) -> None:
     pip_config.write_text("[global]\nno-index = true\nindex-url = https://index.example/simple\n")
-    done = subprocess.run(
+    process = subprocess.run(
         [*RUN_UV, "pip", "install", "--dry-run", "absent"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode != 0
-    assert "index.example" not in done.stderr
-    assert "absent was not found" in done.stderr
+    assert process.returncode != 0
+    assert "index.example" not in process.stderr
+    assert "absent was not found" in process.stderr
 
 
 @pytest.mark.skipif(find_spec("uv") is None, reason="needs uv (make setup)")
@@ -104,12 +104,12 @@ def test_uv_rejects_an_archive_with_another_hash(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.lock"
     lock.write_text(f"exchanged==1.0 --hash=sha256:{'0' * 64}\n")
     offline = ["--no-index", "--find-links", str(tmp_path), "--target", str(tmp_path / "out")]
-    done = subprocess.run(
+    process = subprocess.run(
         [*RUN_UV, "pip", "install", "--no-deps", "--require-hashes", *offline, "-r", str(lock)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode != 0
-    assert "Hash mismatch" in done.stderr
+    assert process.returncode != 0
+    assert "Hash mismatch" in process.stderr
     assert not list(tmp_path.glob("out/exchanged*"))

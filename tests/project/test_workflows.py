@@ -103,9 +103,9 @@ def test_actions_are_pinned_by_commit_and_name_their_version() -> None:
             if used.startswith("./"):
                 assert (ROOT / used).is_file(), used
                 continue
-            found = re.fullmatch(r"([\w-]+/[\w-]+)[\w/-]*@([0-9a-f]{40}) # v[\d.]+", used)
-            assert found, f"{path.name}: {used}"
-            pins.setdefault(found[1], set()).add(found[2])
+            match = re.fullmatch(r"([\w-]+/[\w-]+)[\w/-]*@([0-9a-f]{40}) # v[\d.]+", used)
+            assert match, f"{path.name}: {used}"
+            pins.setdefault(match[1], set()).add(match[2])
     assert {name: pin for name, pin in pins.items() if len(pin) > 1} == {}
 
 
@@ -113,10 +113,10 @@ def test_only_listed_jobs_may_write() -> None:
     for path in WORKFLOWS:
         assert load(path)["permissions"] == {"contents": "read"}, path.name
     writers = {
-        (path, job, what)
+        (path, job, permission)
         for path, job, about in jobs()
-        for what, how in about.get("permissions", {}).items()
-        if how == "write"
+        for permission, access in about.get("permissions", {}).items()
+        if access == "write"
     }
     assert writers == WRITERS
 
@@ -136,8 +136,8 @@ def test_values_of_events_are_not_pasted_into_commands() -> None:
 
 def test_every_python_of_the_classifiers_is_tested() -> None:
     matrix = load(GITHUB / "workflows" / "tests.yml")["jobs"]["tests"]["strategy"]["matrix"]
-    included = [each for each in matrix["include"] if not each.get("experimental")]
-    tested = {*matrix["python"], *(each["python"] for each in included)}
+    included = [entry for entry in matrix["include"] if not entry.get("experimental")]
+    tested = {*matrix["python"], *(entry["python"] for entry in included)}
     project = (ROOT / "pyproject.toml").read_text("utf-8")
     assert tested == set(re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project))
 
@@ -167,7 +167,7 @@ def test_actionlint_finds_nothing() -> None:
     program = shutil.which("actionlint")
     if program is None:
         pytest.skip("actionlint is not installed: CONTRIBUTING.md says how to install it")
-    done = subprocess.run(
+    process = subprocess.run(
         [program, *map(str, WORKFLOWS)], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout
+    assert process.returncode == 0, process.stdout

@@ -81,8 +81,8 @@ def conformed(record, schema, level=RECURSIVE):
     ],
 )
 def test_value_is_converted_to_the_declared_type(value, schema, expected):
-    found = conform_primitive(value, schema)
-    assert (type(found), found) == (type(expected), expected)
+    converted = conform_primitive(value, schema)
+    assert (type(converted), converted) == (type(expected), expected)
     assert conformed({"a": value}, {"properties": {"a": schema}}) == {"a": expected}
 
 
@@ -90,10 +90,10 @@ def test_value_is_converted_to_the_declared_type(value, schema, expected):
 @given(scalars, st.sampled_from(KINDS))
 def test_compiled_conversion_of_a_single_value_is_that_of_conform_primitive(value, schema):
     definition = get_property_schema(schema)
-    many = {"type": "array", "items": definition}
-    found = conformed({"a": value, "b": [value]}, {"properties": {"a": schema, "b": many}})
+    array = {"type": "array", "items": definition}
+    converted = conformed({"a": value, "b": [value]}, {"properties": {"a": schema, "b": array}})
     expected = conform_primitive(value, definition)
-    assert repr(found) == repr({"a": expected, "b": [expected]})
+    assert repr(converted) == repr({"a": expected, "b": [expected]})
 
 
 @given(st.datetimes(timezones=st.none() | st.sampled_from(ZONES)))
@@ -135,17 +135,17 @@ def test_values_without_a_schema_are_written_as_json_libraries_do(value, expecte
 @settings(deadline=None)
 @given(values)
 def test_json_compatible_values_have_exact_json_types(value):
-    def check(found):
-        assert type(found) in {dict, list, str, int, float, bool, Decimal, type(None)}
-        if isinstance(found, dict):
-            for name, item in found.items():
+    def check(value):
+        assert type(value) in {dict, list, str, int, float, bool, Decimal, type(None)}
+        if isinstance(value, dict):
+            for name, item in value.items():
                 assert type(name) is str
                 check(item)
-        elif isinstance(found, list):
-            for item in found:
+        elif isinstance(value, list):
+            for item in value:
                 check(item)
-        elif isinstance(found, (float, Decimal)):
-            assert found - found == 0
+        elif isinstance(value, (float, Decimal)):
+            assert value - value == 0
 
     check(to_json_compatible(value))
 
@@ -232,8 +232,8 @@ def test_each_set_of_unknown_properties_is_logged_once(caplog):
 def test_conform_record_data_types_conforms_a_single_record(caplog):
     schema = {"properties": {"a": STRING}}
     logger = logging.getLogger("tap-test")
-    found = conform_record_data_types("users", {"a": DATE, "b": 1}, schema, RECURSIVE, logger)
-    assert found == {"a": "2024-01-02"}
+    record = conform_record_data_types("users", {"a": DATE, "b": 1}, schema, RECURSIVE, logger)
+    assert record == {"a": "2024-01-02"}
     assert "('b',)" in caplog.text
 
 
@@ -246,36 +246,36 @@ def test_conform_record_data_types_follows_a_changed_schema_and_warns_once(caplo
         }
     assert len(caplog.records) == 1
     schema["properties"]["b"] = {"type": "boolean"}
-    found = conform_record_data_types("ones", {"a": 1, "b": 2}, schema, RECURSIVE, logger)
-    assert found == {"a": 1, "b": True}
+    record = conform_record_data_types("ones", {"a": 1, "b": 2}, schema, RECURSIVE, logger)
+    assert record == {"a": 1, "b": True}
 
 
 def test_function_that_a_tap_assigns_replaces_the_warning_about_dropped_properties(
     monkeypatch, caplog
 ):
-    seen = []
-    monkeypatch.setattr(helpers, "_warn_unmapped_properties", lambda *args: seen.append(args))
+    calls = []
+    monkeypatch.setattr(helpers, "_warn_unmapped_properties", lambda *args: calls.append(args))
     schema = {"properties": {"a": STRING}}
     logger = logging.getLogger("tap-test")
     conform_record_data_types("replaced", {"b": 1}, schema, RECURSIVE, logger)
-    assert seen == [("replaced", ("b",), logger)]
+    assert calls == [("replaced", ("b",), logger)]
     assert not caplog.records
 
 
 def test_function_that_a_tap_assigns_converts_every_value(monkeypatch):
-    seen = []
+    calls = []
 
     def convert(elem, property_schema):
-        seen.append((elem, property_schema))
+        calls.append((elem, property_schema))
         return str(elem)
 
     monkeypatch.setattr(helpers, "_conform_primitive_property", convert)
     integer = {"type": "integer"}
-    many = {"type": "array", "items": integer}
+    array = {"type": "array", "items": integer}
     schema = {
         "properties": {
             "id": integer,
-            "many": many,
+            "many": array,
             "one": {"type": "object", "properties": {"b": STRING}},
         }
     }
@@ -284,4 +284,4 @@ def test_function_that_a_tap_assigns_converts_every_value(monkeypatch):
         "many": ["2"],
         "one": {"b": "x"},
     }
-    assert seen == [(1, integer), (2, integer), ("x", STRING)]
+    assert calls == [(1, integer), (2, integer), ("x", STRING)]

@@ -135,10 +135,12 @@ def test_flattening_without_a_maximum_depth_is_a_config_error():
 
 
 @settings(deadline=None)
-@given(drawn=values.streams(), level=st.integers(0, 4))
-def test_compiled_flattening_has_the_results_of_flattening_property_by_property(drawn, level):
+@given(schema_and_rows=values.streams(), level=st.integers(0, 4))
+def test_compiled_flattening_has_the_results_of_flattening_property_by_property(
+    schema_and_rows, level
+):
     """This holds for any record after many of any other."""
-    schema, sample, rows = drawn
+    schema, sample, rows = schema_and_rows
     try:
         flattened = flatten_schema(schema, level)
     except ValueError:  # two properties with one column name
@@ -147,8 +149,8 @@ def test_compiled_flattening_has_the_results_of_flattening_property_by_property(
     for _ in range(20):
         flatten_or_error(flatten, sample)
     for row in [sample, *rows]:
-        wanted = flatten_or_error(compile_flattener(flattened, level), row)
-        assert repr(flatten_or_error(flatten, row)) == repr(wanted)
+        expected = flatten_or_error(compile_flattener(flattened, level), row)
+        assert repr(flatten_or_error(flatten, row)) == repr(expected)
 
 
 def flatten_or_error(flatten, record):

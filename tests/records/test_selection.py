@@ -91,14 +91,14 @@ def select_in_schema(schema: Any, mask: dict[Any, bool], path: tuple[str, ...] =
     """Return a copy of a schema with only the selected properties."""
     if not isinstance(schema, dict) or "object" not in schema.get("type", ""):
         return schema
-    kept = {
+    selected = {
         name: select_in_schema(value, mask, (*path, "properties", name))
         for name, value in schema["properties"].items()
         if is_selected(mask, (*path, "properties", name))
     }
-    gone = schema["properties"].keys() - kept.keys()
-    required = [name for name in schema["required"] if name not in gone]
-    return {**schema, "properties": kept, "required": required}
+    deselected = schema["properties"].keys() - selected.keys()
+    required = [name for name in schema["required"] if name not in deselected]
+    return {**schema, "properties": selected, "required": required}
 
 
 @WITHOUT_DEADLINE

@@ -87,10 +87,10 @@ RECORDS = st.fixed_dictionaries({}, optional={**dict.fromkeys(USUAL, VALUES), "u
 def test_fast_path_writes_the_bytes_of_a_new_serializer(level, changes, without) -> None:
     record = {k: v for k, v in {**USUAL, **changes}.items() if k not in without}
     serializer = warm_serializer(level)
-    one, other = copy.deepcopy(record), copy.deepcopy(record)
-    quick = encode_or_serialize(serializer, one)
+    first, other = copy.deepcopy(record), copy.deepcopy(record)
+    quick = encode_or_serialize(serializer, first)
     assert quick == new_serializer(level)(other)
-    assert "gone" not in one
+    assert "gone" not in first
 
 
 def encode_or_serialize(serializer, record):
@@ -302,7 +302,9 @@ def test_objects_below_the_depth_of_the_compiled_check_are_checked_by_rules() ->
     for number in range(40):
         items = {"type": "object", "properties": {"a": schema}}
         schema = {"type": "array", "items": items} if number % 2 else items
-        sample, wrong = ([{"a": one}] if number % 2 else {"a": one} for one in (sample, wrong))
+        sample, wrong = (
+            [{"a": value}] if number % 2 else {"a": value} for value in (sample, wrong)
+        )
     serializer = create_serializer({"properties": {"a": schema}}, EVERYTHING, {"a": sample})
     assert serializer.fits({"a": sample})
     assert not serializer.fits({"a": wrong})
@@ -360,37 +362,39 @@ def test_record_with_many_properties_is_checked_by_several_functions(monkeypatch
 
 @settings(deadline=None)
 @given(
-    drawn=values.streams(),
+    schema_and_rows=values.streams(),
     crumbs=values.masks,
     level=st.sampled_from(list(TypeConformanceLevel)),
 )
 def test_any_record_after_any_sample_has_the_bytes_and_warnings_of_the_slow_path(
-    drawn, crumbs, level
+    schema_and_rows, crumbs, level
 ) -> None:
-    schema, sample, rows = drawn
+    schema, sample, rows = schema_and_rows
     mask = SelectionMask({(): True, **crumbs})
     ours: list[object] = []
     serializer = create_serializer(schema, mask, sample, level, ours.append)
     ours.clear()
     for row in [*rows, sample]:
-        one, other, theirs = copy.deepcopy(row), copy.deepcopy(row), []
-        body = encode_or_serialize(serializer, one)
+        first, other, theirs = copy.deepcopy(row), copy.deepcopy(row), []
+        body = encode_or_serialize(serializer, first)
         pop_deselected_record_properties(other, schema, mask)
         conformed = compile_conformer(schema, level, theirs.append)(other)
         assert body == encode_body(to_json_compatible(conformed))
-        assert repr(one) == repr(other), "the author sees the same left of his record"
+        assert repr(first) == repr(other), "the author sees the same left of his record"
         assert ours == theirs
         ours.clear()
 
 
 @settings(deadline=None)
 @given(
-    drawn=values.streams(),
+    schema_and_rows=values.streams(),
     crumbs=values.masks,
     level=st.sampled_from(list(TypeConformanceLevel)),
 )
-def test_record_for_stream_maps_has_the_values_of_the_slow_path(drawn, crumbs, level) -> None:
-    schema, sample, rows = drawn
+def test_record_for_stream_maps_has_the_values_of_the_slow_path(
+    schema_and_rows, crumbs, level
+) -> None:
+    schema, sample, rows = schema_and_rows
     mask = SelectionMask({(): True, **crumbs})
     convert = compile_conformer_only(
         schema=schema,
@@ -402,8 +406,8 @@ def test_record_for_stream_maps_has_the_values_of_the_slow_path(drawn, crumbs, l
     for _ in range(20):
         convert(copy.deepcopy(sample))
     for row in [*rows, sample]:
-        one, other = copy.deepcopy(row), copy.deepcopy(row)
-        found = one if convert.fits(one) else convert(one)
+        first, other = copy.deepcopy(row), copy.deepcopy(row)
+        converted = first if convert.fits(first) else convert(first)
         pop_deselected_record_properties(other, schema, mask)
-        wanted = compile_conformer(schema, level, id)(other)
-        assert repr(found) == repr(wanted)
+        expected = compile_conformer(schema, level, id)(other)
+        assert repr(converted) == repr(expected)

@@ -127,10 +127,10 @@ class Folder:
             timeout=100,
         )
 
-    def assert_clean(self, done: subprocess.CompletedProcess[bytes], lines: list[bytes]) -> None:
+    def assert_clean(self, process: subprocess.CompletedProcess[bytes], lines: list[bytes]) -> None:
         """Assert that output, command lines and files of a run contain no secret."""
-        texts = [line for line in done.stdout.splitlines() if not line.startswith(_NEW_SETTINGS)]
-        for text in (b"\n".join(texts), done.stderr):
+        texts = [line for line in process.stdout.splitlines() if not line.startswith(_NEW_SETTINGS)]
+        for text in (b"\n".join(texts), process.stderr):
             assert leaks(text) == [], text.decode(errors="replace")
             assert b"\x1b" not in text
         assert lines == []
@@ -171,12 +171,12 @@ def test_no_sync_writes_a_secret(folder: Folder, port: int, name: str | None, mo
     """SEC5: no sync writes a secret."""
     folder.give("config.json", {**tap_settings(get_url(port, mode)), "only": name})
     with command_lines() as lines:
-        done = folder.run(TAP, "--config", "config.json")
-    folder.assert_clean(done, lines)
-    assert (done.returncode == 0) is (mode == "ok")
+        process = folder.run(TAP, "--config", "config.json")
+    folder.assert_clean(process, lines)
+    assert (process.returncode == 0) is (mode == "ok")
     if name != "by_token":
-        assert b"Sending http" in done.stderr
-        assert b"the settings are" in done.stderr
+        assert b"Sending http" in process.stderr
+        assert b"the settings are" in process.stderr
 
 
 @pytest.mark.parametrize("command, mode", list(_cases()))
@@ -186,11 +186,11 @@ def test_no_command_of_a_tap_writes_a_secret(folder: Folder, port: int, command:
     folder.give("state.json", {"bookmarks": {}})
     folder.give("catalog.json", CATALOG)
     with command_lines() as lines:
-        done = folder.run(TAP, *TAP_COMMANDS[command])
-    folder.assert_clean(done, lines)
+        process = folder.run(TAP, *TAP_COMMANDS[command])
+    folder.assert_clean(process, lines)
     if command == "airbyte-read":
-        assert (done.returncode == 0) is (mode == "ok")
-        assert b'"TRACE"' in done.stdout
+        assert (process.returncode == 0) is (mode == "ok")
+        assert b'"TRACE"' in process.stdout
 
 
 @pytest.mark.parametrize("mode", ["ok", "refuses"])  # other modes are retried for minutes
@@ -199,12 +199,12 @@ def test_no_manifest_writes_a_secret(folder: Folder, port: int, mode: str):
     pytest.importorskip("jinja2", reason="manifests are an extra")
     folder.give("config.json", tap_settings(get_url(port, mode)))
     with command_lines() as lines:
-        done = folder.run(
+        process = folder.run(
             *("-m", "tap_core.manifest.cli", "--manifest", MANIFEST),
             *("--config", "config.json"),
         )
-    folder.assert_clean(done, lines)
-    assert (done.returncode == 0) is (mode == "ok"), done.stderr.decode()
+    folder.assert_clean(process, lines)
+    assert (process.returncode == 0) is (mode == "ok"), process.stderr.decode()
 
 
 @pytest.mark.parametrize("mode", ["refuses", pytest.param("ok", marks=_SLOW)])
@@ -252,9 +252,9 @@ def _call_text(grpc: Any, call: Any) -> str:
 def test_no_configuration_error_shows_a_secret(folder: Folder, change: Any, words: list[str]):
     folder.give("config.json", {**tap_settings("http://127.0.0.1:9"), **change})
     with command_lines() as lines:
-        done = folder.run(TAP, *words, "--config", "config.json")
-    folder.assert_clean(done, lines)
-    assert f"{next(iter(change))}: ".encode() in done.stderr + done.stdout
+        process = folder.run(TAP, *words, "--config", "config.json")
+    folder.assert_clean(process, lines)
+    assert f"{next(iter(change))}: ".encode() in process.stderr + process.stdout
 
 
 TARGET_COMMANDS = {
@@ -283,9 +283,11 @@ def test_no_command_of_the_target_without_java_writes_a_secret(
     folder.give("catalog.json", CATALOG)
     with command_lines() as lines:
         messages = RECORD_OF_AIRBYTE if command == "write" else MESSAGES
-        done = folder.run("-c", TARGET, *TARGET_COMMANDS[command], stdin=messages, PATH="/nowhere")
-    folder.assert_clean(done, lines)
-    assert done.returncode != 0
+        process = folder.run(
+            "-c", TARGET, *TARGET_COMMANDS[command], stdin=messages, PATH="/nowhere"
+        )
+    folder.assert_clean(process, lines)
+    assert process.returncode != 0
 
 
 @pytest.mark.spark
@@ -293,10 +295,10 @@ def test_no_load_with_spark_writes_a_secret(folder: Folder):
     """SEC5: no log, state, table or file of a load contains a secret."""
     folder.give("config.json", _target_settings(spark=spark_settings(), job="canary"))
     with command_lines() as lines:
-        done = folder.run("-c", TARGET, *TARGET_COMMANDS["load"], stdin=MESSAGES)
-    assert b'"seen":1' in done.stdout.replace(b" ", b""), done.stderr.decode()
+        process = folder.run("-c", TARGET, *TARGET_COMMANDS["load"], stdin=MESSAGES)
+    assert b'"seen":1' in process.stdout.replace(b" ", b""), process.stderr.decode()
     assert (folder.path / "report.json").exists()
-    folder.assert_clean(done, lines)
+    folder.assert_clean(process, lines)
 
 
 @pytest.mark.spark

@@ -318,7 +318,7 @@ def test_redaction_applies_to_user_log_configuration_and_uncaught_errors(tmp_pat
     variables = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
     if formatter:
         variables["SINGER_SDK_LOG_CONFIG"] = str(tmp_path / "log.json")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, **variables},
         cwd=tmp_path,
@@ -327,10 +327,10 @@ def test_redaction_applies_to_user_log_configuration_and_uncaught_errors(tmp_pat
         check=False,
         timeout=120,
     )
-    assert done.returncode == 1
-    assert "cAnary" not in done.stderr + done.stdout
-    assert "KeyError: 'end ***'" in done.stderr
-    assert "RuntimeError: thread ***" in done.stderr
-    assert "OSError: closing ***" in done.stderr
-    assert "EOFError: stopping ***" in done.stderr
-    assert "\x1b" not in done.stderr
+    assert process.returncode == 1
+    assert "cAnary" not in process.stderr + process.stdout
+    assert "KeyError: 'end ***'" in process.stderr
+    assert "RuntimeError: thread ***" in process.stderr
+    assert "OSError: closing ***" in process.stderr
+    assert "EOFError: stopping ***" in process.stderr
+    assert "\x1b" not in process.stderr

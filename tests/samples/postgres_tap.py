@@ -82,10 +82,10 @@ class Source:
     ) -> Sync:
         """Sync streams, each with its replication key or None; by default all streams."""
         command = self.command(streams, state=state, without=without, method=method, **settings)
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=self.folder, env=environment(), capture_output=True, check=False
         )
-        return Sync(parse_lines(done.stdout), done.returncode, done.stderr.decode())
+        return Sync(parse_lines(process.stdout), process.returncode, process.stderr.decode())
 
     def command(
         self,

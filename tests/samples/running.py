@@ -62,7 +62,7 @@ def run(
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
         arguments += [f"--{name}", f"{name}.json"]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *([program] if program else ["-m", f"{sample}.tap"]), *arguments],
         cwd=folder,
         env=environment(sample),
@@ -71,8 +71,8 @@ def run(
         timeout=120,
         check=False,
     )
-    messages = [json.loads(line) for line in done.stdout.splitlines()]
-    return Run(done.returncode, messages, done.stderr)
+    messages = [json.loads(line) for line in process.stdout.splitlines()]
+    return Run(process.returncode, messages, process.stderr)
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def metadata(image: str) -> dict[str, Any]:
 def called(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -> bytes:
     """Call an image's entry point with documented arguments; return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
+    process = subprocess.run(
         [*entry_point(image), *line.split()],
         cwd=folder,
         env=environment(PATH=path, **env),
@@ -57,8 +57,8 @@ def called(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -
         timeout=200,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
+    return process.stdout
 
 
 @pytest.mark.parametrize("image", [SOURCE, MANIFEST, DESTINATION])

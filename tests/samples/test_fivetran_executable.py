@@ -26,9 +26,9 @@ def build_commands() -> list[str]:
 def needs_registry(folder: Path) -> None:
     """Skip the test if pip cannot download the packages of the documented commands."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "pyinstaller"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"pip cannot fetch pyinstaller: {done.stderr[-200:]}")
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if process.returncode:
+        pytest.skip(f"pip cannot fetch pyinstaller: {process.stderr[-200:]}")
 
 
 def test_documented_commands_end_by_starting_the_executable() -> None:
@@ -55,7 +55,7 @@ def test_executable_passes_the_connector_tester(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-4000:]
     (folder / "config.json").write_text(json.dumps({"until": "2013-01-01T12:00:00Z"}))
     walk = ["tap-core", "fivetran-test", "--config", "config.json", "--resumes", "1", "--"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*walk, start.split()[0]],
         cwd=folder,
         env=environment(ROOT),
@@ -64,6 +64,6 @@ def test_executable_passes_the_connector_tester(tmp_path: Path) -> None:
         timeout=1800,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
     for words in ("Test Reaching", "Schema: 5 tables", "weather:", "No rule is broken."):
-        assert words in done.stdout
+        assert words in process.stdout

@@ -45,7 +45,7 @@ def test_two_runs_load_every_row_once_and_the_query_is_answered(
 ) -> None:
     home = tmp_path / "demo"
     rows = data(tmp_path / "packages")
-    done = subprocess.run(
+    process = subprocess.run(
         [*JOB, str(home)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "packages")},
@@ -53,8 +53,8 @@ def test_two_runs_load_every_row_once_and_the_query_is_answered(
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    output = done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    output = process.stdout
 
     assert "\x1b" not in output, "no colours and no bars where there is no terminal"
     assert re.search(r"flights: [\d,]+ read\n", output)
@@ -86,9 +86,9 @@ def test_two_runs_load_every_row_once_and_the_query_is_answered(
 
 def test_non_empty_folder_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep me")
-    done = subprocess.run([*JOB, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "not empty" in done.stderr
+    process = subprocess.run([*JOB, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert process.returncode != 0
+    assert "not empty" in process.stderr
     assert (tmp_path / "mine.txt").read_text() == "keep me"
 
 

@@ -17,7 +17,7 @@ SAMPLES = ("tap_flights", "tap_airlines", "tap_planes", "tap_petstore")
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_tests_of_a_sample_pass(sample: str, tmp_path: Path) -> None:
     settings = ("-p", "no:cacheprovider", "-W", "error", f"--rootdir={tmp_path}")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *settings, ROOT / "samples" / sample / "tests"],
         cwd=tmp_path,
         env=environment(sample),
@@ -26,5 +26,5 @@ def test_tests_of_a_sample_pass(sample: str, tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "passed" in process.stdout

@@ -58,7 +58,7 @@ class Pipeline:
 
     def run(self, *command: str | Path, **variables: str) -> str:
         """Run a program of a scheduler in the folder; return its standard output."""
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             cwd=self.folder,
             env={**self.environment, **variables},
@@ -68,8 +68,8 @@ class Pipeline:
             timeout=PATIENCE,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert process.returncode == 0, process.stdout + process.stderr
+        return process.stdout
 
     def rows(self) -> dict[str, int]:
         """Return the number of rows of each hourly table."""
@@ -196,8 +196,8 @@ def test_line_of_cron_prints_the_end_of_the_log_of_a_failed_run(pipeline: Pipeli
     (pipeline.folder / "tap.json").write_text('{"folder": "nowhere"}')
     command = read_cron_command(pipeline)
     assert "nowhere" in pipeline.run("sh", "-c", command)
-    done = subprocess.run([pipeline.folder / "load.sh"], capture_output=True, check=False)
-    assert done.returncode == 1
+    process = subprocess.run([pipeline.folder / "load.sh"], capture_output=True, check=False)
+    assert process.returncode == 1
 
 
 @pytest.mark.thorough

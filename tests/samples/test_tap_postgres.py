@@ -476,7 +476,7 @@ def test_sample_passes_the_standard_tap_tests(source: Source) -> None:
         "INSERT INTO t SELECT i, 'n' || i, i / 8.0, now(), '{a,b}' FROM generate_series(1, 300) i",
         "CREATE VIEW v AS SELECT id, at::date AS day, id % 2 = 0 AS even FROM t",
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(SAMPLE / "tests")],
         cwd=source.folder,
         env={**environment(), "TAP_POSTGRES_SQLALCHEMY_URL": source.database.url},
@@ -484,4 +484,4 @@ def test_sample_passes_the_standard_tap_tests(source: Source) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert process.returncode == 0, process.stdout

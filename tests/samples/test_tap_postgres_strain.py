@@ -148,7 +148,7 @@ def test_discovery_of_2000_tables_needs_no_more_queries_than_of_two(
 # ---------------------------------------------------------------------- errors
 def run(source: Source, **settings: Any) -> tuple[int, str]:
     """Run discovery with other settings; return the exit code and the log."""
-    done = subprocess.run(
+    process = subprocess.run(
         [*TAP, "--discover", "--config", source.config(settings)],
         cwd=source.folder,
         env=environment(),
@@ -156,8 +156,8 @@ def run(source: Source, **settings: Any) -> tuple[int, str]:
         text=True,
         check=False,
     )
-    assert done.stdout == ""
-    return done.returncode, done.stderr
+    assert process.stdout == ""
+    return process.returncode, process.stderr
 
 
 def test_a_refused_connection_is_reported_without_the_password(source: Source) -> None:

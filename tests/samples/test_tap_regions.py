@@ -26,12 +26,12 @@ def read(
         (folder / "config.json").write_text(json.dumps(config))
         (folder / "state.json").write_text(json.dumps(state or {}))
         command = [sys.executable, str(SAMPLE / "tap_regions.py"), "--config", "config.json"]
-        done = subprocess.run(
+        process = subprocess.run(
             [*command, "--state", "state.json"], cwd=folder, capture_output=True, check=False
         )
-    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    messages = [json.loads(line) for line in process.stdout.splitlines()]
     states = [message["value"] for message in messages if message["type"] == "STATE"]
-    return [m for m in messages if m["type"] == "RECORD"], states[-1], done.returncode
+    return [m for m in messages if m["type"] == "RECORD"], states[-1], process.returncode
 
 
 def rows(records: list[dict[str, Any]], stream: str) -> list[dict[str, Any]]:

@@ -60,7 +60,7 @@ def meltano(made: Path, project: Project, *arguments: str) -> str:
         if not name.startswith(("MELTANO_", "TAP_", "TARGET_", "PYTHON"))
     }
     programs = [str(made / "programs"), str(Path(sys.executable).parent), os.environ["PATH"]]
-    done = subprocess.run(
+    process = subprocess.run(
         [str(MELTANO.parent / "meltano"), *arguments],
         cwd=made / project.name,
         capture_output=True,
@@ -78,9 +78,9 @@ def meltano(made: Path, project: Project, *arguments: str) -> str:
             "TARGET_FILES_FOLDER": str(made / "loaded"),
         },
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "DeprecationWarning" not in done.stdout + done.stderr
-    return done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "DeprecationWarning" not in process.stdout + process.stderr
+    return process.stdout + process.stderr
 
 
 def test_plugin_definition_adds_a_new_tap_to_the_project_of_a_new_target(made: Path) -> None:

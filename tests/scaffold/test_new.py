@@ -71,11 +71,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_tests_of_a_new_project_pass(project: Project, made: Path) -> None:
-    done = run(made / project.name, "pytest", "-q")
+    process = run(made / project.name, "pytest", "-q")
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
-    assert "skipped" not in done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "passed" in process.stdout
+    assert "skipped" not in process.stdout
 
 
 def test_new_tap_of_files_reads_lines_with_any_characters(made: Path, tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_new_tap_of_files_reads_lines_with_any_characters(made: Path, tmp_path: 
     (tmp_path / "events.jsonl").write_text(f"{line}\n", encoding="utf-8")
     (tmp_path / "config.json").write_text(json.dumps({"folder": str(tmp_path)}))
     config = str(tmp_path / "config.json")
-    done = run(made / "tap-my-own-files", "tap_my_own_files", "--config", config)
+    process = run(made / "tap-my-own-files", "tap_my_own_files", "--config", config)
 
-    messages = [json.loads(line) for line in done.stdout.split("\n") if line]
+    messages = [json.loads(line) for line in process.stdout.split("\n") if line]
     assert [each["record"] for each in messages if each["type"] == "RECORD"] == [event]
 
 
@@ -101,20 +101,20 @@ def test_wrong_token_of_a_new_tap_is_one_line_of_standard_error(tmp_path: Path) 
         address = service.stdout.readline().strip()
         config = {"api_url": address, "token": "hunter2-hunter2"}
         (tmp_path / "config.json").write_text(json.dumps(config))
-        done = run(tmp_path, "tap_tracker", "--config", "config.json")
+        process = run(tmp_path, "tap_tracker", "--config", "config.json")
         service.terminate()
-    assert done.returncode == 1
-    [error] = [line for line in done.stderr.splitlines() if "| ERROR " in line]
+    assert process.returncode == 1
+    [error] = [line for line in process.stderr.splitlines() if "| ERROR " in line]
     assert "The source refuses the credentials: check those in the config" in error
-    assert "Traceback" not in done.stderr
-    assert "hunter2" not in done.stdout + done.stderr
+    assert "Traceback" not in process.stderr
+    assert "hunter2" not in process.stdout + process.stderr
 
 
 @pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_definitions_for_meltano_are_those_of_the_plugin(project: Project, made: Path) -> None:
-    done = run(made / project.name, project.package, "--about", "--format=meltano")
-    about = yaml.safe_load(done.stdout)
+    process = run(made / project.name, project.package, "--about", "--format=meltano")
+    about = yaml.safe_load(process.stdout)
     assert about.pop("pip_url") == project.name
     definition = yaml.safe_load((made / project.name / "plugin.yaml").read_text("utf-8"))
     assert definition == about
@@ -228,7 +228,7 @@ def test_dockerfile_entry_point_is_an_installed_program(made: Path, tmp_path: Pa
     [entry] = [
         json.loads(value) for word, value in instructions(project, made) if word == "ENTRYPOINT"
     ]
-    done = subprocess.run(
+    process = subprocess.run(
         [str(app / "bin" / entry[0]), "spec"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{app}{os.pathsep}{ROOT}"},
@@ -237,15 +237,15 @@ def test_dockerfile_entry_point_is_an_installed_program(made: Path, tmp_path: Pa
         timeout=100,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["type"] for line in done.stdout.splitlines()] == ["SPEC"]
+    assert process.returncode == 0, process.stderr
+    assert [json.loads(line)["type"] for line in process.stdout.splitlines()] == ["SPEC"]
 
 
 def check_with_ruff(folder: Path) -> None:
     """Check all projects in a folder with ruff, which reads the settings of each project."""
     for asked in (("format", "--check", "--diff", "--no-cache"), ("check", "--no-cache")):
-        done = run(folder, "ruff", *asked, ".")
-        assert done.returncode == 0, done.stdout + done.stderr
+        process = run(folder, "ruff", *asked, ".")
+        assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_new_projects_pass_their_own_ruff(made: Path) -> None:
@@ -269,9 +269,9 @@ def test_new_project_passes_its_own_mypy(project: Project, made: Path) -> None:
     """The SDK is read as an installed package, whose errors mypy does not report."""
     cache = f"--cache-dir={made / '.mypy_cache'}"
 
-    done = run(made / project.name, "mypy", "--follow-imports=silent", cache)
+    process = run(made / project.name, "mypy", "--follow-imports=silent", cache)
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.thorough
@@ -284,9 +284,9 @@ def test_new_projects_pass_pyright_in_strict_mode(made: Path) -> None:
         json.dumps({**settings, "executionEnvironments": environments})
     )
 
-    done = run(made, "basedpyright", "-p", "pyright.json", "--pythonpath", sys.executable)
+    process = run(made, "basedpyright", "-p", "pyright.json", "--pythonpath", sys.executable)
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_new_command_prints_the_next_steps(

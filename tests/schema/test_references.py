@@ -26,13 +26,13 @@ WITHOUT_DEADLINE = settings(deadline=None, suppress_health_check=[HealthCheck.to
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
 def test_references_are_resolved_as_by_singer_sdk():
-    done = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
         check=True,
         capture_output=True,
         text=True,
     )
-    ours, theirs = outcomes("tap_core"), json.loads(done.stdout)
+    ours, theirs = outcomes("tap_core"), json.loads(process.stdout)
     assert ours.pop("circle to the root") == {
         "type": "object",
         "properties": {"n": {"type": "object", "properties": {"n": {}}}},
@@ -171,10 +171,10 @@ def test_schema_without_references_does_not_import_referencing():
         "import sys; from tap_core.schema import resolve_schema_references as r;"
         "r({'properties': {}}); print('referencing' in sys.modules)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
-    assert done.stdout.strip() == "False"
+    assert process.stdout.strip() == "False"
 
 
 # The normal form

@@ -16,8 +16,8 @@ from tests.http.server import Reply, Server, serving
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
+    with serving() as running_server:
+        yield running_server
 
 
 def test_redirect_to_another_host_sends_no_password(server):

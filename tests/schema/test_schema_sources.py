@@ -398,10 +398,10 @@ def test_plain_json_file_does_not_import_optional_libraries():
         f"D({str(FILES)!r}).get_schema('plain');"
         "print([m for m in ('referencing', 'yaml', 'requests', 'jsonschema') if m in sys.modules])"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
-    assert done.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[]"
 
 
 def test_custom_source_can_have_a_preprocessor():

@@ -55,13 +55,13 @@ DELIBERATE = {
 
 @pytest.fixture(scope="module")
 def both():
-    done = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
         check=True,
         capture_output=True,
         text=True,
     )
-    return outcomes("tap_core"), json.loads(done.stdout)
+    return outcomes("tap_core"), json.loads(process.stdout)
 
 
 def is_deliberate(case):

@@ -54,7 +54,7 @@ def folder(tmp_path_factory):
 
 
 def output(command: list[str], folder: Path, *arguments: str) -> list[dict[str, Any]]:
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "--config", "config.json", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(TAP.parent), str(ROOT)))},
@@ -62,10 +62,10 @@ def output(command: list[str], folder: Path, *arguments: str) -> list[dict[str, 
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert process.returncode == 0, process.stderr[-2000:]
     if "--discover" in arguments:
-        return [json.loads(done.stdout)]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+        return [json.loads(process.stdout)]
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def both(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

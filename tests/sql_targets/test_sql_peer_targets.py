@@ -133,7 +133,7 @@ class Side:
         (folder / "cases.json").write_text(json.dumps(inputs))
         (folder / "targets.py").write_text(TARGETS.read_text().replace("tap_core", sdk))
         python = sys.executable if sdk == "tap_core" else str(PEER)
-        done = subprocess.run(
+        process = subprocess.run(
             [python, "-W", "ignore", "targets.py", "."],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT) if sdk == "tap_core" else ""},
@@ -141,7 +141,7 @@ class Side:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
         self.found = json.loads((folder / "found.json").read_text())
 
 

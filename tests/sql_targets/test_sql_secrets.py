@@ -43,7 +43,7 @@ def test_error_of_an_unreachable_database_does_not_show_the_password(url, caplog
 def test_command_output_does_not_show_the_password(tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"sqlalchemy_url": UNREACHABLE}))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, "--config", str(config)],
         input=schema() + record(id=1),
         capture_output=True,
@@ -52,9 +52,9 @@ def test_command_output_does_not_show_the_password(tmp_path):
         check=False,
         env={"TARGET_SMALL_LOGLEVEL": "DEBUG", "PATH": ""},
     )
-    assert done.returncode != 0
-    assert "127.0.0.1" in done.stderr
-    assert SECRET not in done.stderr + done.stdout
+    assert process.returncode != 0
+    assert "127.0.0.1" in process.stderr
+    assert SECRET not in process.stderr + process.stdout
 
 
 def test_password_rejected_by_the_server_is_not_logged(postgres_url, caplog):

@@ -85,8 +85,8 @@ def read_rows(lines: list[dict[str, Any]]) -> list[Any]:
 
 @pytest.fixture
 def server():
-    with serving() as found:
-        yield found
+    with serving() as running_server:
+        yield running_server
 
 
 # Any stream with a replication key

@@ -195,7 +195,7 @@ class Side:
         (self.folder / "cases.json").write_text(json.dumps(cases))
         (self.folder / "targets.py").write_text(TARGETS.read_text().replace("tap_core", sdk))
         python = sys.executable if sdk == "tap_core" else str(PEER)
-        done = subprocess.run(
+        process = subprocess.run(
             [python, "-W", "ignore", "targets.py", "."],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT) if sdk == "tap_core" else ""},
@@ -203,7 +203,7 @@ class Side:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
         self.found = json.loads((self.folder / "found.json").read_text())
 
     def files(self, name: str) -> dict[str, list[Any]]:

@@ -58,10 +58,10 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def theirs():
-    done = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-W", "ignore", "-c", PROGRAM, *CLASSES], capture_output=True, check=True
     )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 @pytest.mark.parametrize("path", CLASSES)

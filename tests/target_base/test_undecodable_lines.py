@@ -211,7 +211,7 @@ def test_command_reports_undecodable_lines_without_a_traceback(tmp_path):
         "Odd.cli()\n"
     )
     for lines in (raw(DIGITS), raw(EXPONENT), raw(DEEP), DEEP):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, str(tmp_path / "odd.py")],
             input=schema("a", id=ID) + state({"n": 1}) + lines,
             capture_output=True,
@@ -220,10 +220,10 @@ def test_command_reports_undecodable_lines_without_a_traceback(tmp_path):
             check=False,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
-        assert done.returncode == 1
-        assert "Traceback" not in done.stderr
-        assert "cannot be read" in done.stderr or "is not a Singer message" in done.stderr
-        assert json.loads(done.stdout) == {"n": 1}
+        assert process.returncode == 1
+        assert "Traceback" not in process.stderr
+        assert "cannot be read" in process.stderr or "is not a Singer message" in process.stderr
+        assert json.loads(process.stdout) == {"n": 1}
 
 
 def test_schema_with_too_many_properties_is_rejected():

@@ -88,8 +88,8 @@ def received(server: Server) -> list[dict[str, Any]]:
 
 def test_complete_run_sends_its_start_and_its_datasets(tmp_path: Path, server: Server) -> None:
     data = b"".join([schema("a", "id"), record(1), record(2), state(1)])
-    done = load(tmp_path, data, {**variables(server), "OPENLINEAGE_NAMESPACE": "lake"})
-    assert done.returncode == 0, done.stderr
+    process = load(tmp_path, data, {**variables(server), "OPENLINEAGE_NAMESPACE": "lake"})
+    assert process.returncode == 0, process.stderr
     start, end = received(server)
     assert {asked.path for asked in server.asked} == {"/api/v1/lineage"}
     assert server.asked[0].headers["Authorization"] == f"Bearer {KEY}"
@@ -116,8 +116,8 @@ def test_changed_columns_are_a_facet(tmp_path: Path, server: Server) -> None:
     wider = json.loads(schema("a", "id"))
     wider["schema"]["properties"]["name"] = {"type": "string"}
     data = b"".join([json.dumps(wider).encode() + b"\n", record(2), state(2)])
-    done = load(tmp_path, data, variables(server))
-    assert done.returncode == 0, done.stderr
+    process = load(tmp_path, data, variables(server))
+    assert process.returncode == 0, process.stderr
     (table,) = received(server)[-1]["outputs"]
     (change,) = table["facets"]["targetSpark_columnChanges"]["changes"]
     assert (change["column"], change["type"], change["kind"]) == ("name", "string", "add")
@@ -128,8 +128,8 @@ def test_failed_run_sends_its_error_without_secrets(tmp_path: Path, server: Serv
     secret = "S3CR3T456789"
     data = schema("a", "id") + b'{"type":"%s"}\n' % secret.encode()
     settings = {"spark": {"spark.hadoop.fs.s3a.secret.key": secret}}
-    done = load(tmp_path, data, variables(server), **settings)
-    assert done.returncode == 1
+    process = load(tmp_path, data, variables(server), **settings)
+    assert process.returncode == 1
     start, end = received(server)
     assert (start["eventType"], end["eventType"]) == ("START", "FAIL")
     error = end["run"]["facets"]["errorMessage"]
@@ -140,10 +140,10 @@ def test_failed_run_sends_its_error_without_secrets(tmp_path: Path, server: Serv
 def test_refusing_server_is_a_warning_without_the_key(tmp_path: Path, server: Server) -> None:
     """SEC5: a failure never affects the run, and its message has no credentials."""
     server.answers(Reply(f"unknown {KEY}", status=401))
-    done = load(tmp_path, schema("a", "id") + record(1) + state(1), variables(server))
-    assert done.returncode == 0, done.stderr
-    assert b"OpenLineage did not get the event COMPLETE of this run" in done.stderr
-    assert KEY.encode() not in done.stderr
+    process = load(tmp_path, schema("a", "id") + record(1) + state(1), variables(server))
+    assert process.returncode == 0, process.stderr
+    assert b"OpenLineage did not get the event COMPLETE of this run" in process.stderr
+    assert KEY.encode() not in process.stderr
 
 
 def test_key_of_a_transport_in_a_list_is_hidden(
@@ -171,9 +171,9 @@ def test_silent_server_delays_the_end_of_a_run_by_seconds_only(
     tmp_path: Path, server: Server
 ) -> None:
     server.answers(Reply(silent=True))
-    done = load(tmp_path, schema("a", "id") + record(1) + state(1), variables(server))
-    assert done.returncode == 0, done.stderr
-    assert b"OpenLineage did not take all events of this run within 10 seconds" in done.stderr
+    process = load(tmp_path, schema("a", "id") + record(1) + state(1), variables(server))
+    assert process.returncode == 0, process.stderr
+    assert b"OpenLineage did not take all events of this run within 10 seconds" in process.stderr
 
 
 @pytest.mark.thorough
@@ -184,10 +184,11 @@ def test_file_of_the_client_switches_lineage_on(tmp_path: Path, server: Server) 
     file.chmod(0o666)
     data = schema("a", "id") + record(1) + state(1)
     assert load(tmp_path, data, {"OPENLINEAGE_DISABLED": "true"}).returncode == 0
-    done = load(tmp_path, data, {})
-    assert done.returncode == 0
+    process = load(tmp_path, data, {})
+    assert process.returncode == 0
     assert (
-        b"openlineage.yml, which may name code to load, may be written by every user" in done.stderr
+        b"openlineage.yml, which may name code to load, may be written by every user"
+        in process.stderr
     )
     assert not server.asked
     file.chmod(0o644)

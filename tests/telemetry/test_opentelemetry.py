@@ -67,8 +67,8 @@ def get_requests(collector: Collector) -> list[Any]:
 def test_run_stream_and_request_of_a_tap_are_spans_of_the_callers_trace(
     tmp_path: Path, api: Server, collector: Collector
 ) -> None:
-    done = run_tap(tmp_path, api, collector.variables(TRACEPARENT=PARENT))
-    assert done.returncode == 0, done.stderr
+    process = run_tap(tmp_path, api, collector.variables(TRACEPARENT=PARENT))
+    assert process.returncode == 0, process.stderr
     whole, stream = collector.find("tap-api run"), collector.find("tap stream")
     (request,) = get_requests(collector)
     assert {span.trace_id.hex() for span in (whole, stream, request)} == {PARENT.split("-")[1]}
@@ -88,8 +88,8 @@ def test_metrics_of_a_tap_count_records_and_retries(
     tmp_path: Path, api: Server, collector: Collector
 ) -> None:
     api.answers(Reply(status=503), page({"id": 1}, {"id": 2}))
-    done = run_tap(tmp_path, api, collector.variables(OTEL_SERVICE_NAME="orders"))
-    assert done.returncode == 0, done.stderr
+    process = run_tap(tmp_path, api, collector.variables(OTEL_SERVICE_NAME="orders"))
+    assert process.returncode == 0, process.stderr
     found = collector.metrics
     (records,), (retries,) = found["tap_core.records"], found["tap_core.retries"]
     assert (records.as_int, read(records.attributes)) == (2, {"tap_core.stream.name": "items"})
@@ -110,8 +110,8 @@ def test_metrics_of_a_tap_count_records_and_retries(
 def test_no_secret_is_sent(tmp_path: Path, api: Server, collector: Collector) -> None:
     """SEC5: neither URLs nor errors that are sent contain secrets."""
     api.answers(Reply(f"The key {TOKEN} is not valid.", status=401))
-    done = run_tap(tmp_path, api, collector.variables())
-    assert done.returncode == 1
+    process = run_tap(tmp_path, api, collector.variables())
+    assert process.returncode == 1
     whole = collector.find("tap-api run")
     assert whole.status.code == FAILED
     assert "401" in whole.status.message
@@ -127,10 +127,10 @@ def test_headers_of_the_exporter_reach_the_collector_and_no_log(
     """SEC5: the headers are credentials."""
     collector.server.answers(Reply(f"unknown key {TOKEN}X", status=401))
     headers = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{TOKEN}X"}
-    done = run_tap(tmp_path, api, collector.variables(**headers))
-    assert done.returncode == 0, done.stderr
+    process = run_tap(tmp_path, api, collector.variables(**headers))
+    assert process.returncode == 0, process.stderr
     assert collector.server.asked[0].headers["authorization"] == f"Bearer {TOKEN}X"
-    assert f"{TOKEN}X" not in done.stderr
+    assert f"{TOKEN}X" not in process.stderr
 
 
 @pytest.mark.thorough
@@ -146,9 +146,9 @@ def test_silent_collector_delays_the_end_of_a_run_by_a_few_seconds_only(
     tmp_path: Path, api: Server, collector: Collector
 ) -> None:
     collector.server.answers(Reply(silent=True))
-    done = run_tap(tmp_path, api, collector.variables(OTEL_EXPORTER_OTLP_TIMEOUT="600"))
-    assert done.returncode == 0, done.stderr
-    assert "did not take all traces and metrics of this run within 5 seconds" in done.stderr
+    process = run_tap(tmp_path, api, collector.variables(OTEL_EXPORTER_OTLP_TIMEOUT="600"))
+    assert process.returncode == 0, process.stderr
+    assert "did not take all traces and metrics of this run within 5 seconds" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_silent_collector_delays_the_end_of_a_run_by_a_few_seconds_only(
 def test_variable_that_cannot_be_followed_is_a_warning(
     tmp_path: Path, api: Server, collector: Collector, variables: dict[str, str], words: str
 ) -> None:
-    done = run_tap(tmp_path, api, collector.variables(**variables))
-    assert done.returncode == 0, done.stderr
-    assert words in done.stderr
+    process = run_tap(tmp_path, api, collector.variables(**variables))
+    assert process.returncode == 0, process.stderr
+    assert words in process.stderr
     assert not collector.server.asked
 
 
@@ -179,8 +179,8 @@ def test_variable_that_cannot_be_followed_is_a_warning(
 def test_variables_switch_traces_and_metrics_off(
     tmp_path: Path, api: Server, collector: Collector, variables: dict[str, str], paths: set[str]
 ) -> None:
-    done = run_tap(tmp_path, api, collector.variables(**variables))
-    assert done.returncode == 0, done.stderr
+    process = run_tap(tmp_path, api, collector.variables(**variables))
+    assert process.returncode == 0, process.stderr
     assert {asked.path for asked in collector.server.asked} == paths
 
 
@@ -193,16 +193,16 @@ def test_nothing_is_imported_while_telemetry_is_off() -> None:
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     env = {"PATH": "", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[]"
 
 
 def test_commits_of_a_load_are_spans_of_their_streams(tmp_path: Path, collector: Collector) -> None:
     data = b"".join([schema("a", "id"), record(1), record(2), state(1)])
-    done = load(tmp_path, data, collector.variables(TRACEPARENT=PARENT))
-    assert done.returncode == 0, done.stderr
+    process = load(tmp_path, data, collector.variables(TRACEPARENT=PARENT))
+    assert process.returncode == 0, process.stderr
     whole, stream = collector.find("target-spark run"), collector.find("target stream")
     batch = collector.find("commit batch")
     assert {span.trace_id.hex() for span in (whole, stream, batch)} == {PARENT.split("-")[1]}
@@ -218,8 +218,8 @@ def test_commits_of_a_load_are_spans_of_their_streams(tmp_path: Path, collector:
 
 
 def test_failed_load_is_a_failed_run(tmp_path: Path, collector: Collector) -> None:
-    done = load(tmp_path, schema("a", "id") + b"no message\n", collector.variables())
-    assert done.returncode == 1
+    process = load(tmp_path, schema("a", "id") + b"no message\n", collector.variables())
+    assert process.returncode == 1
     whole = collector.find("target-spark run")
     assert whole.status.code == FAILED
     assert whole.status.message.startswith("Line 2")

@@ -108,7 +108,7 @@ def run_pytest(
     """Run pytest on a test module; the folder is the author's project."""
     (folder / "recorder.py").write_text(RECORDER)
     (folder / "test_core.py").write_text(source)
-    done = subprocess.run(
+    process = subprocess.run(
         [str(python), "-m", "pytest", "-p", "recorder", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
         env=_environment(folder, python),
@@ -118,13 +118,13 @@ def run_pytest(
         check=False,
     )
     recorded = folder / "recorded.json"
-    assert recorded.exists(), done.stdout + done.stderr
+    assert recorded.exists(), process.stdout + process.stderr
     seen = json.loads(recorded.read_text())
     return Run(
         collected=[_short(name) for name in seen["collected"]],
         outcomes={_short(name): outcome for name, outcome in seen["outcomes"].items()},
         warnings=[(_short(name), kind, text) for name, kind, text in seen["warnings"]],
-        output=done.stdout + done.stderr,
+        output=process.stdout + process.stderr,
     )
 
 

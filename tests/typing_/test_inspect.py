@@ -41,10 +41,10 @@ NULL = {"type": "null"}
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
 def test_type_predicates_give_the_results_of_singer_sdk():
     command = [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
     theirs = {
         name: correct_alternatives(result) if name.startswith("append_type") else result
-        for name, result in json.loads(done.stdout).items()
+        for name, result in json.loads(process.stdout).items()
     }
     ours = answers("tap_core")
     assert len(theirs) > 10_000

@@ -102,7 +102,7 @@ def test_unknown_name_raises_attribute_error():
 def test_typing_module_imports_no_heavy_packages():
     heavy = {"jsonschema", "pendulum", "sqlalchemy", "requests", "typer", "referencing"}
     script = f"import sys, tap_core.typing; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     )
-    assert done.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[]"

@@ -27,8 +27,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def peer() -> dict[str, Any]:
     command = [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk.typing"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout))
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(process.stdout))
 
 
 def test_declarations_give_the_json_of_singer_sdk(peer):

@@ -56,7 +56,7 @@ print(len(pairs))
 @pytest.mark.peer
 @pytest.mark.skipif(PEER is None, reason=missing_reason("singer_sdk"))
 def test_sql_type_conversions_are_those_of_singer_sdk():
-    done = subprocess.run(
+    process = subprocess.run(
         [str(PEER), "-W", "ignore", "-c", COMPARISON],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -64,8 +64,8 @@ def test_sql_type_conversions_are_those_of_singer_sdk():
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 1000
+    assert process.returncode == 0, process.stderr
+    assert int(process.stdout) > 1000
 
 
 @pytest.mark.parametrize(

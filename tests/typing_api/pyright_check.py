@@ -19,14 +19,14 @@ def check_folder(folder: Path, mode: str) -> list[dict[str, Any]]:
     """Return pyright's messages about the modules in a folder, under a mode such as ``strict``."""
     settings = {"extraPaths": [str(ROOT)], "typeCheckingMode": mode, "pythonVersion": "3.10"}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
-    done = subprocess.run(
+    process = subprocess.run(
         [PYRIGHT, "--pythonpath", sys.executable, "--outputjson"],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    report = json.loads(done.stdout)
+    report = json.loads(process.stdout)
     assert report["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py")))
     messages: list[dict[str, Any]] = report["generalDiagnostics"]
     return messages

@@ -52,7 +52,7 @@ def use(users: Users, stream: Stream) -> None:
 
 
 def mypy(path: Path, cache: Path) -> tuple[int, str]:
-    done = subprocess.run(
+    process = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--strict", "--no-error-summary"),
             *("--follow-imports", "silent", "--config-file", str(ROOT / "pyproject.toml")),
@@ -63,7 +63,7 @@ def mypy(path: Path, cache: Path) -> tuple[int, str]:
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return process.returncode, process.stdout + process.stderr
 
 
 @pytest.fixture(scope="module")

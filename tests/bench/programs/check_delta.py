@@ -41,11 +41,11 @@ def main(folder: Path, stream: str, count: int) -> None:
     table = table.sort_by("id")
     generated = getattr(generator, stream)(count)
     for start in range(0, count, ROWS_PER_STEP):
-        for found in table.slice(start, ROWS_PER_STEP).to_pylist():
+        for actual in table.slice(start, ROWS_PER_STEP).to_pylist():
             expected = next(generated)
-            row = {name: normalize(value, expected[name]) for name, value in found.items()}
+            row = {name: normalize(value, expected[name]) for name, value in actual.items()}
             if row != expected:
-                sys.exit(f"found {found!r} instead of {expected!r}")
+                sys.exit(f"found {actual!r} instead of {expected!r}")
 
 
 if __name__ == "__main__":

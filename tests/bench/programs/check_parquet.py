@@ -40,9 +40,9 @@ def main(folder: Path, stream: str, count: int) -> None:
     table = table.sort_by("id")
     generated = getattr(generator, stream)(count)
     for start in range(0, count, ROWS_PER_STEP):
-        for found in table.slice(start, ROWS_PER_STEP).to_pylist():
-            if normalize(found, expected := next(generated)) != expected:
-                sys.exit(f"found {found!r} instead of {expected!r}")
+        for actual in table.slice(start, ROWS_PER_STEP).to_pylist():
+            if normalize(actual, expected := next(generated)) != expected:
+                sys.exit(f"found {actual!r} instead of {expected!r}")
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ MERGE = "MERGE INTO delta.`{}` AS t USING batch AS s ON t.id = s.id WHEN MATCHED
 def read_cpu(session: Session) -> float:
     """Return the CPU seconds of this process and its JVM since their start."""
     fields = Path(f"/proc/{session.jvm_pid}/stat").read_text().rpartition(")")[2].split()
-    own = os.times()
-    return sum(map(int, fields[11:15])) / TICKS + own.user + own.system
+    process_times = os.times()
+    return sum(map(int, fields[11:15])) / TICKS + process_times.user + process_times.system
 
 
 def load(spark: Any, ddl: str, request: dict[str, Any]) -> None:

@@ -27,15 +27,15 @@ def main() -> None:
         for (data,) in cursor:
             if data[0] not in b"IUD":
                 continue
-            record, at = {}, 8  # as long as no update changes a key
+            record, position = {}, 8  # as long as no update changes a key
             for name in names:
-                if data[at] == ord("t"):
-                    [size] = read_size(data, at + 1)
-                    record[name] = data[at + 5 : at + 5 + size].decode()
-                    at += 5 + size
+                if data[position] == ord("t"):
+                    [size] = read_size(data, position + 1)
+                    record[name] = data[position + 5 : position + 5 + size].decode()
+                    position += 5 + size
                 else:
                     record[name] = None
-                    at += 1
+                    position += 1
             write(encode({"type": "RECORD", "stream": "public-orders", "record": record}) + b"\n")
 
 

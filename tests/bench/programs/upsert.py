@@ -101,8 +101,8 @@ def measure(session: Session, step: Callable[[], None]) -> dict[str, float]:
 
 def _read_cpu(session: Session) -> float:
     fields = Path(f"/proc/{session.jvm_pid}/stat").read_text().rpartition(")")[2].split()
-    own = os.times()
-    return sum(map(int, fields[11:15])) / TICKS + own.user + own.system
+    process_times = os.times()
+    return sum(map(int, fields[11:15])) / TICKS + process_times.user + process_times.system
 
 
 def main(folder: Path, table: int, batch: int, rounds: int) -> None:
@@ -114,7 +114,7 @@ def main(folder: Path, table: int, batch: int, rounds: int) -> None:
     staged.write_text("".join(json.dumps(row) + "\n" for row in changed))
     costs: dict[str, list[dict[str, float]]] = {"ours": [], "merge": []}
     for turn in range(rounds + 1):
-        for name, found in costs.items():
+        for name, seconds in costs.items():
             tables = folder / f"{name}-{turn}"
             shutil.copytree(folder / "first", tables)
             step = (
@@ -122,14 +122,14 @@ def main(folder: Path, table: int, batch: int, rounds: int) -> None:
                 if name == "ours"
                 else partial(merge, session, tables, staged)
             )
-            found.append(measure(session, step))
+            seconds.append(measure(session, step))
             rows = session.thread_session().read.format("delta").load(str(tables / "rows"))
             counts = (rows.count(), rows.where("note = 'changed'").count())
             if counts != (table + batch - batch // 2, batch):
                 sys.exit(f"{name}: {counts} rows")
             shutil.rmtree(tables)
     session.stop()
-    print(json.dumps({name: found[1:] for name, found in costs.items()}))
+    print(json.dumps({name: seconds[1:] for name, seconds in costs.items()}))
 
 
 if __name__ == "__main__":

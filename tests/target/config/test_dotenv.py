@@ -35,10 +35,10 @@ def test_run_with_config_env_does_not_start_java_of_a_dotenv_file(
 ) -> None:
     """SEC4: JAVA_HOME and PATH in a .env file do not choose the Java that is started."""
     env = {**without_java(), "TARGET_SPARK_PATH": str(tmp_path / "tables")}
-    done = run(tmp_path, schema() + record(1), "--config=ENV", env=env)
-    assert done.returncode == 1
-    assert NO_JAVA in done.stderr.decode()
-    assert '"format":"iceberg"' in done.stderr.decode()
+    process = run(tmp_path, schema() + record(1), "--config=ENV", env=env)
+    assert process.returncode == 1
+    assert NO_JAVA in process.stderr.decode()
+    assert '"format":"iceberg"' in process.stderr.decode()
     assert not planted.exists()
 
 

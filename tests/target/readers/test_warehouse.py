@@ -126,8 +126,8 @@ def test_rows_are_read_into_pandas_without_pyspark(warehouse: Warehouse) -> None
         "print(table.to_pandas()['id'].dropna().tolist(), len(table.to_pandas()), list(table.runs))"
     )
     command = [str(READERS), "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == f"[{2**53 + 1}] 2 ['run1']", done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.stdout.strip() == f"[{2**53 + 1}] 2 ['run1']", process.stderr
 
 
 def test_rows_are_read_into_polars_and_duckdb(warehouse: Warehouse) -> None:
@@ -170,7 +170,7 @@ def test_spark_is_not_imported(warehouse: Warehouse) -> None:
         f"table = target_spark.open_warehouse({str(warehouse.folder)!r})['a']\n"
         "print(table.to_arrow().num_rows, len(table.runs), 'pyspark' in sys.modules)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["1", "1", "False"]
+    assert process.stdout.split() == ["1", "1", "False"]

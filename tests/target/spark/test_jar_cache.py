@@ -169,8 +169,10 @@ def test_downloaded_jar_is_checked_before_spark_starts(tmp_path: Path) -> None:
         "try:\n    session.spark()\nexcept Exception as error:\n    print(error)\n"
         "print(session.jvm_pid)\nsession.stop()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     fetched = tmp_path / "ivy" / "jars" / "io.delta_delta-spark_4.1_2.13-4.4.0.jar"
-    assert fetched.is_file(), done.stderr
-    assert f"The jar {fetched} is not used" in done.stdout
-    assert done.stdout.endswith("\nNone\n")
+    assert fetched.is_file(), process.stderr
+    assert f"The jar {fetched} is not used" in process.stdout
+    assert process.stdout.endswith("\nNone\n")

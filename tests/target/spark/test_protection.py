@@ -365,10 +365,10 @@ def fetch_without_secret(
 ) -> dict[str, bytes]:
     """Return the data that a client without a secret gets, as another user if possible."""
     asked = json.dumps({"ports": ports, "blocks": blocks, "streams": streams})
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(CLIENT)], input=asked, capture_output=True, text=True, check=True
     )
-    output = json.loads(done.stdout)
+    output = json.loads(process.stdout)
     assert output["uid"] != 0
     return {name: base64.b64decode(data) for name, data in output["got"].items()}
 

@@ -117,7 +117,7 @@ print(again.jvm_pid, file=sys.stderr, flush=True)
 @pytest.mark.spark
 @pytest.mark.slow
 def test_session_starts_stops_and_restarts(tmp_path):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LIFECYCLE, str(tmp_path / "lock")],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
@@ -126,12 +126,12 @@ def test_session_starts_stops_and_restarts(tmp_path):
         start_new_session=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "STATE\n"
-    quiet, _, _ = done.stderr.partition("QUIET UNTIL HERE")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "STATE\n"
+    quiet, _, _ = process.stderr.partition("QUIET UNTIL HERE")
     results = [line for line in quiet.splitlines() if "incubator" not in line]
     assert results == ["NOISE OF THE JVM"]
-    assert wait_for_end(int(done.stderr.split()[-1]))
+    assert wait_for_end(int(process.stderr.split()[-1]))
 
 
 DYING = """
@@ -191,12 +191,14 @@ def test_unavailable_jars_are_an_error_with_remedies(tmp_path):
         "    print(type(error).__name__, error)\n    assert session.failure is error\n"
         "session.stop()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("SparkUnavailableError Spark's jars could not be fetched (")
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("SparkUnavailableError Spark's jars could not be fetched (")
     for words in ("delta-spark_4.1", "setting jars", "format to parquet", "Maven Central"):
-        assert words in done.stdout
-    assert "unresolved dependency" in done.stderr
+        assert words in process.stdout
+    assert "unresolved dependency" in process.stderr
 
 
 @pytest.mark.spark

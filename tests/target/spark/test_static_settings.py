@@ -117,7 +117,7 @@ class ProcessSweep(Sweep):
         config |= {"partition_by": ["part"]} if keyed else {}
         path = tables.parent / "config.json"
         path.write_text(json.dumps(config), encoding="utf-8")
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "target_spark", "--config", str(path)],
             input=b"".join(messages(keyed=keyed)),
             capture_output=True,
@@ -125,8 +125,8 @@ class ProcessSweep(Sweep):
             timeout=200,  # some settings make Spark wait for itself for ever
             cwd=tables.parent,  # for the metastore that Hive creates
         )
-        if done.returncode:
-            raise RuntimeError(done.stderr.decode()[-2000:])
+        if process.returncode:
+            raise RuntimeError(process.stderr.decode()[-2000:])
 
 
 def fill_folder(settings: Sequence[Setting], folder: Path) -> Iterator[Setting]:

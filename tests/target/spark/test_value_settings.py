@@ -147,8 +147,8 @@ def test_spark_defaults_conf_cannot_change_stored_values(tmp_path: Path) -> None
     }
     defaults.write_text("".join(f"{key} {value}\n" for key, value in falsifying.items()))
     env = {"SPARK_CONF_DIR": str(tmp_path)}
-    done = load_in_process(tmp_path, {}, **env)
-    assert done.returncode == 0, done.stderr
+    process = load_in_process(tmp_path, {}, **env)
+    assert process.returncode == 0, process.stderr
     found = pyarrow.parquet.read_table(tmp_path / "tables" / "a").to_pylist()
     assert sorted(row["at"].isoformat() for row in found) == [
         "1500-01-01T00:00:00+00:00",
@@ -156,15 +156,15 @@ def test_spark_defaults_conf_cannot_change_stored_values(tmp_path: Path) -> None
         "2024-07-01T12:00:00.000001+00:00",
     ]
     defaults.write_text("spark.sql.files.ignoreMissingFiles true\n")
-    done = load_in_process(tmp_path, {}, **env)
-    assert done.returncode == 1
-    assert "spark.sql.files.ignoreMissingFiles is 'true' and must be 'false'" in done.stderr
+    process = load_in_process(tmp_path, {}, **env)
+    assert process.returncode == 1
+    assert "spark.sql.files.ignoreMissingFiles is 'true' and must be 'false'" in process.stderr
 
 
 def test_run_with_a_value_changing_setting_does_not_start(tmp_path: Path) -> None:
-    done = load_in_process(tmp_path, {"spark.sql.session.timeZone": "Europe/Berlin"})
-    assert done.returncode == 1
-    assert "spark.sql.session.timeZone is 'Europe/Berlin' and must be 'UTC'" in done.stderr
+    process = load_in_process(tmp_path, {"spark.sql.session.timeZone": "Europe/Berlin"})
+    assert process.returncode == 1
+    assert "spark.sql.session.timeZone is 'Europe/Berlin' and must be 'UTC'" in process.stderr
     assert not (tmp_path / "tables").exists()
 
 

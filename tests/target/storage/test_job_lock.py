@@ -260,11 +260,11 @@ def test_second_run_with_another_spelling_of_the_path_is_rejected(
     job = settings.get_job_name({**config, "path": str(real)}) if held == "real" else former
     lease = JobLock.acquire(str(real), job)
     try:
-        done = load_one_record(tmp_path, config)
+        process = load_one_record(tmp_path, config)
     finally:
         lease.release()
-    assert done.returncode == 1
-    assert f"Another run of job '{job}' is active" in done.stderr
+    assert process.returncode == 1
+    assert f"Another run of job '{job}' is active" in process.stderr
 
 
 def load_one_record(folder: Path, config: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -328,10 +328,10 @@ def run_with_report(
 
 @pytest.mark.thorough
 def test_failed_command_prints_the_replay_command(tmp_path: Path) -> None:
-    done = run_with_report(tmp_path, schema("a b", ID), *bad(1, 2, stream="a b"), state(1))
-    errors = done.stderr.decode()
-    assert done.returncode == 1, errors
-    assert done.stdout == b""
+    process = run_with_report(tmp_path, schema("a b", ID), *bad(1, 2, stream="a b"), state(1))
+    errors = process.stderr.decode()
+    assert process.returncode == 1, errors
+    assert process.stdout == b""
     (error,) = (
         line for line in errors.splitlines() if "is not complete" in line and "ERROR" in line
     )
@@ -351,22 +351,22 @@ def test_failed_command_prints_the_replay_command(tmp_path: Path) -> None:
 
 
 def test_misspelt_key_ends_the_command_before_its_rows(tmp_path: Path) -> None:
-    done = run_with_report(tmp_path, schema("a", ID, "idd"), record("a", id=1), state(1))
-    assert (done.returncode, done.stdout) == (1, b"")
-    [error] = (line for line in done.stderr.decode().splitlines() if "| ERROR " in line)
+    process = run_with_report(tmp_path, schema("a", ID, "idd"), record("a", id=1), state(1))
+    assert (process.returncode, process.stdout) == (1, b"")
+    [error] = (line for line in process.stderr.decode().splitlines() if "| ERROR " in line)
     assert "Stream a: " in error
     assert "'idd'" in error
     assert "Did you mean 'id'?" in error
-    assert b"Traceback" not in done.stderr
+    assert b"Traceback" not in process.stderr
 
 
 @pytest.mark.thorough
 def test_run_with_quarantined_rows_logs_a_summary(tmp_path: Path) -> None:
     rows = [record("a", id=1), record("a", id="\u001b[31mtwo"), record("a", id=None)]
-    done = run_with_report(tmp_path, schema("a", ID, "id"), *rows, state(1))
-    errors = done.stderr.decode()
-    assert done.returncode == 0, errors
-    assert json.loads(done.stdout) == {"at": 1}
+    process = run_with_report(tmp_path, schema("a", ID, "id"), *rows, state(1))
+    errors = process.stderr.decode()
+    assert process.returncode == 0, errors
+    assert json.loads(process.stdout) == {"at": 1}
     (warning,) = (
         line for line in errors.splitlines() if "WARNING" in line and "2 of 3 rows" in line
     )

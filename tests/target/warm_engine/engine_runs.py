@@ -175,8 +175,8 @@ class EngineHome:
         return found
 
 
-def application(done: subprocess.CompletedProcess[bytes]) -> str:
+def application(process: subprocess.CompletedProcess[bytes]) -> str:
     """Return the id of the Spark application that a run used."""
-    assert done.returncode == 0, done.stderr.decode()
-    found: str = read_report(done.stderr)["application"]
+    assert process.returncode == 0, process.stderr.decode()
+    found: str = read_report(process.stderr)["application"]
     return found

@@ -118,10 +118,10 @@ def test_killed_run_leaves_no_row_twice_for_the_next_run(home: EngineHome) -> No
         run.process.kill()
     states = [int(text) for text in run.lines]
     resumed = max(states, default=0)
-    done = home.load(
+    process = home.load(
         keyed() + rows(resumed + 1, PARTS * ROWS), flush_rows=ROWS, write_mode="append"
     )
-    assert done.returncode == 0, done.stderr.decode()
+    assert process.returncode == 0, process.stderr.decode()
     found = home.keys()
     assert set(found) == set(range(1, PARTS * ROWS + 1))
     assert set(range(1, resumed + 1)) <= set(found)
@@ -149,8 +149,8 @@ def test_remains_of_a_killed_engine_do_not_disturb(home: EngineHome) -> None:
     [engine] = home.engines()
     os.kill(engine, signal.SIGKILL)
     wait_until(lambda: not home.processes())
-    done = home.load(keyed() + rows(1, 5), engine="auto")
-    assert done.returncode == 0, done.stderr.decode()
+    process = home.load(keyed() + rows(1, 5), engine="auto")
+    assert process.returncode == 0, process.stderr.decode()
     assert home.engines() == [engine]
     assert home.command("status").returncode == 1
     assert home.load(keyed() + rows(6, 9)).returncode == 0
@@ -161,9 +161,9 @@ def test_remains_of_a_killed_engine_do_not_disturb(home: EngineHome) -> None:
 def test_engine_with_other_settings_is_named_and_not_used(home: EngineHome) -> None:
     assert home.command("start").returncode == 0
     other = {"spark": {"spark.sql.shuffle.partitions": 3}, "engine": "auto"}
-    done = home.load(keyed() + rows(1, 5), **other)
-    assert done.returncode == 0, done.stderr.decode()
-    assert b"was started with another value of: spark.sql.shuffle.partitions" in done.stderr
+    process = home.load(keyed() + rows(1, 5), **other)
+    assert process.returncode == 0, process.stderr.decode()
+    assert b"was started with another value of: spark.sql.shuffle.partitions" in process.stderr
     assert home.command("status", **other).returncode == 1
     assert home.command("status").returncode == 0
 
