@@ -22,7 +22,7 @@ class BucketLoad(Load):
     bucket: str
     on_cluster: bool = False
 
-    def config(self, **more: Any) -> Path:
+    def config(self, **kwargs: Any) -> Path:
         """Write the job's settings; return the path of the file."""
         given: dict[str, Any] = {
             "path": f"s3a://{self.bucket}/lake/tables",
@@ -30,7 +30,7 @@ class BucketLoad(Load):
             "format": self.form,
             "small_runs": True,
             **self.settings,
-            **more,
+            **kwargs,
         }
         given["spark"] = {**self.server.spark, **given.get("spark", {})}
         if self.on_cluster:

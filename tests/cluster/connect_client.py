@@ -31,14 +31,14 @@ needs_connect = pytest.mark.skipif(PEER is None, reason=missing_reason("spark_co
 class Client:
     """Run the target with one configuration in one folder."""
 
-    def __init__(self, folder: Path, url: str, table_format: str = "delta", **more: Any) -> None:
+    def __init__(self, folder: Path, url: str, table_format: str = "delta", **kwargs: Any) -> None:
         self.folder = folder
         self.config: dict[str, Any] = {
             "remote": url,
             "staging": str(folder / "staging"),
             "path": str(folder / "tables"),
             "format": table_format,
-            **more,
+            **kwargs,
         }
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:

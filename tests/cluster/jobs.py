@@ -157,8 +157,8 @@ class Job:
             )
         return Done(loaded.returncode, loaded.stdout.decode(), loaded.stderr.decode())
 
-    def _target_settings(self, **more: Any) -> dict[str, Any]:
-        return {"path": str(self.tables), **self.target, **more}
+    def _target_settings(self, **kwargs: Any) -> dict[str, Any]:
+        return {"path": str(self.tables), **self.target, **kwargs}
 
     def _path(self) -> str:
         return os.pathsep.join(map(str, self.path))

@@ -75,7 +75,7 @@ class Load:
         """The staging folder of the job."""
         return self.folder / "staging"
 
-    def config(self, **more: Any) -> Path:
+    def config(self, **kwargs: Any) -> Path:
         """Write the job's settings; return the path of the file."""
         given = {
             "path": str(self.tables),
@@ -84,7 +84,7 @@ class Load:
             "staging": str(self.staging),
             "small_runs": True,
             **self.settings,
-            **more,
+            **kwargs,
         }
         given["spark"] = {**self.cluster.spark, **given.get("spark", {})}
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -93,18 +93,18 @@ class Load:
         return path
 
     @contextlib.contextmanager
-    def running(self, **more: Any) -> Iterator[Running]:
+    def running(self, **kwargs: Any) -> Iterator[Running]:
         """Start the job; kill it at the end of the context if it still runs."""
-        run = Running(self, self.config(**more))
+        run = Running(self, self.config(**kwargs))
         try:
             yield run
         finally:
             run.kill()
 
-    def run(self, *messages: bytes, code: int = 0, **more: Any) -> Running:
+    def run(self, *messages: bytes, code: int = 0, **kwargs: Any) -> Running:
         """Run the job to its end; the report of a complete load must agree with the tables."""
         with checked_counts(self.tables) as ended:
-            with self.running(**more) as run:
+            with self.running(**kwargs) as run:
                 run.send(*messages)
                 assert run.end() == code, run.read_log()
             ended.code, ended.errors = code, run.read_log()

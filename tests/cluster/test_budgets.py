@@ -25,8 +25,10 @@ def source() -> Iterator[Counting]:
         yield made
 
 
-def create_job(folder: Path, cluster: Standalone, source: Counting, kind: str, **more: str) -> Job:
-    return Job(folder / "job", cluster, {"url": source.url, **more}, tap=f"{TAP}:{kind}")
+def create_job(
+    folder: Path, cluster: Standalone, source: Counting, kind: str, **kwargs: str
+) -> Job:
+    return Job(folder / "job", cluster, {"url": source.url, **kwargs}, tap=f"{TAP}:{kind}")
 
 
 def test_rate_limit_applies_to_all_executors_together(

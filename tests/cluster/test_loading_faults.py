@@ -269,7 +269,7 @@ def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_pa
     """Lost shuffle files are computed again, and Spark's counters count their rows twice."""
     for part in range(4):
         lines = ({"n": n, "t": None, "v": None, "r": {"k": n}} for n in range(part, 400, 4))
-        (tmp_path / f"rows-{part}").write_text("".join(json.dumps(each) + "\n" for each in lines))
+        (tmp_path / f"rows-{part}").write_text("".join(json.dumps(line) + "\n" for line in lines))
     conf = {**standalone.spark, "spark.sql.files.maxPartitionBytes": "1000"}
     words = [standalone.master, str(tmp_path), *(f"{key}={text}" for key, text in conf.items())]
     with subprocess.Popen(

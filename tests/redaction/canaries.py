@@ -33,10 +33,10 @@ CANARIES: Mapping[str, str] = {
 
 def tap_settings(url: str) -> dict[str, Any]:
     """Return the settings of the tap; a user with a password is inserted into ``url``."""
-    scheme, _, rest = url.partition("://")
+    scheme, _, address = url.partition("://")
     login = quote(CANARIES["user_info"], safe="")
     return {
-        "url": f"{scheme}://someone:{login}@{rest}",
+        "url": f"{scheme}://someone:{login}@{address}",
         "k": CANARIES["parameter"],
         "x_value": CANARIES["header"],
         "sent": CANARIES["body"],
@@ -77,21 +77,21 @@ _FORMS = {place: tuple(_forms(value)) for place, value in CANARIES.items()}
 def leaks(data: bytes | str) -> list[str]:
     """Return the names of the canaries that the data contains."""
     data = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
-    return [place for place, forms in _FORMS.items() if any(form in data for form in forms)]
+    return [form_name for form_name, forms in _FORMS.items() if any(form in data for form in forms)]
 
 
-def leaks_in_folder(folder: Path, *given: Path) -> dict[str, list[str]]:
-    """Return the canaries in each file of a folder, except the input files ``given``."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path not in given]
-    found = {str(path.relative_to(folder)): leaks(path.read_bytes()) for path in files}
-    found |= {f"name of {path.name}": leaks(path.name) for path in files}
-    return {name: places for name, places in found.items() if places}
+def leaks_in_folder(folder: Path, *args: Path) -> dict[str, list[str]]:
+    """Return the canaries in each file of a folder, except the input files ``args``."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path not in args]
+    leaks_by_file = {str(path.relative_to(folder)): leaks(path.read_bytes()) for path in files}
+    leaks_by_file |= {f"name of {path.name}": leaks(path.name) for path in files}
+    return {name: forms for name, forms in leaks_by_file.items() if forms}
 
 
 @contextmanager
 def command_lines(seconds: float = 0.05) -> Iterator[list[bytes]]:
     """Collect, while the block runs, the command lines of all processes that hold a secret."""
-    found: list[bytes] = []
+    leaking_lines: list[bytes] = []
     searched: set[bytes] = set()
     over = threading.Event()
 
@@ -104,12 +104,12 @@ def command_lines(seconds: float = 0.05) -> Iterator[list[bytes]]:
                     continue
                 if line not in searched:
                     searched.add(line)
-                    found.extend([line] if leaks(line) else [])
+                    leaking_lines.extend([line] if leaks(line) else [])
 
     thread = threading.Thread(target=sample)
     thread.start()
     try:
-        yield found
+        yield leaking_lines
     finally:
         over.set()
         thread.join()

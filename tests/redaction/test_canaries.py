@@ -106,21 +106,21 @@ class Folder:
 
     @property
     def variables(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_"))}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_"))}
         return {
-            **kept,
+            **inherited,
             "PYTHONPATH": str(ROOT),
             "TMPDIR": str(self.path / "tmp"),
             "LOGLEVEL": "DEBUG",
         }
 
     def run(
-        self, *words: str, stdin: bytes = b"", **more: str
+        self, *arguments: str, stdin: bytes = b"", **kwargs: str
     ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [sys.executable, *words],
+            [sys.executable, *arguments],
             cwd=self.path,
-            env={**self.variables, **more},
+            env={**self.variables, **kwargs},
             input=stdin,
             capture_output=True,
             check=False,
@@ -219,8 +219,10 @@ def test_no_fivetran_call_writes_a_secret(folder: Folder, port: int, mode: str):
         serving(TAP, path={**folder.variables}, stderr=stderr) as server,
     ):
         client = Client(server, **settings)
-        for rpc, more in (("Test", {"name": "connect"}), ("Schema", {})):
-            texts.append(_call_text(grpc, lambda rpc=rpc, more=more: client.call(rpc, **more)))
+        for rpc, fields in (("Test", {"name": "connect"}), ("Schema", {})):
+            texts.append(
+                _call_text(grpc, lambda rpc=rpc, fields=fields: client.call(rpc, **fields))
+            )
         texts.append(_call_text(grpc, lambda: list(client.update())))
     assert leaks("".join([*texts, *server.lines])) == []
     assert lines == []
@@ -247,12 +249,12 @@ def _call_text(grpc: Any, call: Any) -> str:
     ],
 )
 @pytest.mark.parametrize(
-    "words", [["--config", "config.json"], ["check", "--config", "config.json"]]
+    "arguments", [["--config", "config.json"], ["check", "--config", "config.json"]]
 )
-def test_no_configuration_error_shows_a_secret(folder: Folder, change: Any, words: list[str]):
+def test_no_configuration_error_shows_a_secret(folder: Folder, change: Any, arguments: list[str]):
     folder.give("config.json", {**tap_settings("http://127.0.0.1:9"), **change})
     with command_lines() as lines:
-        process = folder.run(TAP, *words, "--config", "config.json")
+        process = folder.run(TAP, *arguments, "--config", "config.json")
     folder.assert_clean(process, lines)
     assert f"{next(iter(change))}: ".encode() in process.stderr + process.stdout
 
@@ -265,9 +267,9 @@ TARGET_COMMANDS = {
 }
 
 
-def _target_settings(**more: Any) -> dict[str, Any]:
-    given = {"path": "tables", "format": "delta", "report": "report.json", "small_runs": True}
-    return {**given, **more}
+def _target_settings(**kwargs: Any) -> dict[str, Any]:
+    defaults = {"path": "tables", "format": "delta", "report": "report.json", "small_runs": True}
+    return {**defaults, **kwargs}
 
 
 @pytest.mark.every_nth_case(3)
@@ -308,5 +310,5 @@ def test_no_other_command_with_spark_writes_a_secret(folder: Folder, command: st
     folder.give("config.json", _target_settings(spark=spark_settings(), job="canary"))
     folder.give("catalog.json", CATALOG)
     with command_lines() as lines:
-        done = folder.run("-c", TARGET, *TARGET_COMMANDS[command])
-    folder.assert_clean(done, lines)
+        process = folder.run("-c", TARGET, *TARGET_COMMANDS[command])
+    folder.assert_clean(process, lines)

@@ -24,14 +24,14 @@ MAY = {
 
 @pytest.mark.parametrize("kind", RAW)
 def test_no_module_writes_errors_without_the_redaction(kind):
-    found = [
+    violations = [
         module.name
         for module in read_modules()
         if not module.name.startswith(("tap_core.redaction", "tap_core.testing"))
         and module.name not in MAY
         and RAW[kind].search(module.source)
     ]
-    assert found == []
+    assert violations == []
 
 
 class ExitingTap(Tap):
@@ -51,6 +51,6 @@ def test_message_of_an_exit_shows_no_secret(tmp_path: Path, capsys: pytest.Captu
     with pytest.raises(SystemExit) as ended:
         ExitingTap.cli(["--config", str(tmp_path / "config.json"), "--discover"])
     assert ended.value.code == 1
-    shown = capsys.readouterr().err
-    assert shown.endswith("No login with ***.\n")
-    assert "cAnary" not in shown
+    output = capsys.readouterr().err
+    assert output.endswith("No login with ***.\n")
+    assert "cAnary" not in output

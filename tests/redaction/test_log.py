@@ -131,8 +131,8 @@ def test_length_of_the_tokens_of_an_owner_that_are_hidden_is_bounded():
     owner = Owner()
     for number in range(8):
         register_secrets(owner, Secrets.from_values([f"{number}" * 300_000]))
-    shown = redact("".join(f"{number}" * 300_000 for number in range(8)))
-    assert shown == "".join(f"{number}" * 300_000 for number in range(5)) + "***" * 3
+    redacted = redact("".join(f"{number}" * 300_000 for number in range(8)))
+    assert redacted == "".join(f"{number}" * 300_000 for number in range(5)) + "***" * 3
     register_secrets(owner, Secrets.from_values(["x" * 2_000_000]))
     assert redact("7" * 300_000 + "x" * 2_000_000) == "7" * 300_000 + "***"
 
@@ -211,9 +211,11 @@ def test_errors_of_an_exception_group_cannot_forge_log_lines():
 def test_notes_of_errors_in_a_group_cannot_forge_log_lines_or_show_a_secret():
     """SEC5, SEC7: Python writes each line of a note as a line of its own."""
     tap = QuietTap(config={"password": "cAnary-QQQ111"})
-    noted = raised("a")
-    noted.add_note('x\n2026-01-01 00:00 ERROR forged\nFile "password=s3cr3t"\ncAnary-\nQQQ111')
-    group = eval("ExceptionGroup")("several", [eval("ExceptionGroup")("inner", [noted])])  # noqa: S307
+    error_with_note = raised("a")
+    error_with_note.add_note(
+        'x\n2026-01-01 00:00 ERROR forged\nFile "password=s3cr3t"\ncAnary-\nQQQ111'
+    )
+    group = eval("ExceptionGroup")("several", [eval("ExceptionGroup")("inner", [error_with_note])])  # noqa: S307
     outer = raised("outer")
     outer.__cause__ = group
     text = format_error(outer, redact)

@@ -70,15 +70,15 @@ def _in_capitals(match: re.Match[str]) -> str:
 def test_known_secret_is_hidden_in_every_encoding(write):
     """SEC5: a secret is hidden in every encoding in which programs and servers write it."""
     written = write(VALUE)
-    shown = Secrets.from_values([VALUE]).hide_values(f"before {written} after")
-    assert "***" in shown
-    assert shown.startswith("before ")
-    assert shown.endswith(" after")
-    assert "can4ry" not in shown.lower()
-    assert "&#x63;&#x41;" not in shown
-    assert "6341" not in shown
+    redacted = Secrets.from_values([VALUE]).hide_values(f"before {written} after")
+    assert "***" in redacted
+    assert redacted.startswith("before ")
+    assert redacted.endswith(" after")
+    assert "can4ry" not in redacted.lower()
+    assert "&#x63;&#x41;" not in redacted
+    assert "6341" not in redacted
     inner = base64.b64encode(VALUE.encode()).decode().rstrip("=")[:-1]
-    assert inner[4:] not in shown
+    assert inner[4:] not in redacted
 
 
 KEY = (
@@ -113,8 +113,8 @@ def test_public_key_and_certificate_are_not_hidden():
 
 def test_text_around_an_escaped_secret_keeps_its_escapes():
     line = r'{"a": "\u0022", "b": "x\u0026y\u002Bz", "c": "x&#38;y+z", "d": "\\&amp;"}'
-    shown = r'{"a": "\u0022", "b": "***", "c": "***", "d": "\\&amp;"}'
-    assert Secrets.from_values(["x&y+z"]).hide_values(line) == shown
+    expected = r'{"a": "\u0022", "b": "***", "c": "***", "d": "\\&amp;"}'
+    assert Secrets.from_values(["x&y+z"]).hide_values(line) == expected
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n    ", "\\n", "\\\\r\\\\n\t"])
@@ -122,10 +122,10 @@ def test_text_around_an_escaped_secret_keeps_its_escapes():
 def test_secret_that_is_broken_over_lines_is_hidden(write, line_break):
     """SEC5: programs wrap long values, such as Base64 after 76 characters."""
     broken = line_break.join(re.findall("..?.?.?.?.?.?", write("cAn4ry-value-of-a-token")))
-    shown = Secrets.from_values(["cAn4ry-value-of-a-token"]).hide_values(f"is {broken};\nend")
-    assert shown.startswith("is ***")
-    assert shown.endswith(";\nend")
-    assert len(shown) <= len("is ***==;\nend")
+    redacted = Secrets.from_values(["cAn4ry-value-of-a-token"]).hide_values(f"is {broken};\nend")
+    assert redacted.startswith("is ***")
+    assert redacted.endswith(";\nend")
+    assert len(redacted) <= len("is ***==;\nend")
 
 
 @pytest.mark.parametrize("part", ['\\"', "\\/", r"\u0041", r"\x41", r"\\"])
@@ -148,7 +148,7 @@ def test_each_line_of_a_multiline_key_is_hidden():
 
 
 @pytest.mark.parametrize(
-    "text, shown",
+    "text, redacted",
     [
         ("GET /a?key=abc&code=x&page_token=1", "GET /a?key=***&code=***&page_token=1"),
         ('"GET /a?api_key=abc HTTP/1.1" 200', '"GET /a?api_key=*** HTTP/1.1" 200'),
@@ -166,8 +166,8 @@ def test_each_line_of_a_multiline_key_is_hidden():
         ("a sentence without any", "a sentence without any"),
     ],
 )
-def test_values_that_a_text_names_as_secret_are_hidden(text, shown):
-    expected = shown or "-Djavax.net.ssl.trustStorePassword=*** -Dx=1"
+def test_values_that_a_text_names_as_secret_are_hidden(text, redacted):
+    expected = redacted or "-Djavax.net.ssl.trustStorePassword=*** -Dx=1"
     assert redact_text(text) == expected
     assert redact_text(expected) == expected
 
@@ -197,11 +197,11 @@ def test_values_that_a_text_names_as_secret_are_hidden(text, shown):
 def test_redaction_of_hostile_texts_takes_linear_time(shape, size):
     """A quadratic search takes 6 seconds for an excerpt of 16 kB."""
     text = (shape * (size // len(shape) + 1))[:size]
-    begun = time.monotonic()
+    started = time.monotonic()
     redact_text(text)
     redact_parameters(text)
     assert sum(map(len, find_embedded_secrets(text))) <= size
-    assert time.monotonic() - begun < 60  # a quadratic search takes hours
+    assert time.monotonic() - started < 60  # a quadratic search takes hours
 
 
 def test_redaction_of_a_million_equal_letters_takes_linear_time():
@@ -222,7 +222,7 @@ def test_very_long_secret_is_hidden_without_its_encodings():
 
 
 def test_secrets_are_collected_from_urls_options_and_json_texts():
-    found = collect_secrets(
+    secrets = collect_secrets(
         {
             "url": "https://user:pw%401234@h/x",
             "jdbc": "jdbc:sqlserver://h;user=u;password=jdbcpw1",
@@ -233,8 +233,8 @@ def test_secrets_are_collected_from_urls_options_and_json_texts():
             "text": '{"private_key": "jsonkey1", "type": "service"}',
         }
     ).values
-    assert {"pw@1234", "jdbcpw1", "storepw1", "azurekey1", "jsonkey1"} <= set(found)
-    assert not {"service", "user", "u"} & set(found)
+    assert {"pw@1234", "jdbcpw1", "storepw1", "azurekey1", "jsonkey1"} <= set(secrets)
+    assert not {"service", "user", "u"} & set(secrets)
 
 
 @pytest.mark.parametrize("sign", "/#?\\ \"'<")
@@ -293,10 +293,12 @@ def test_redacted_document_keeps_its_structure():
 def test_control_characters_are_escaped_and_tabs_are_not():
     """SEC7: control characters are escaped and tabs are not."""
     hostile = "a\nb\r\x1b[31m\x00\x7f\x85\x9b\u2028\u2029\u202e\u2066\ud800\tc é 漢"
-    shown = escape_control_characters(hostile)
-    assert shown == (r"a\nb\r\x1b[31m\x00\x7f\x85\x9b\u2028\u2029\u202e\u2066\ud800" + "\tc é 漢")
-    assert len(shown.splitlines()) == 1
-    assert escape_control_characters(shown) == shown
+    redacted = escape_control_characters(hostile)
+    assert redacted == (
+        r"a\nb\r\x1b[31m\x00\x7f\x85\x9b\u2028\u2029\u202e\u2066\ud800" + "\tc é 漢"
+    )
+    assert len(redacted.splitlines()) == 1
+    assert escape_control_characters(redacted) == redacted
 
 
 LINES = [
@@ -312,13 +314,13 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES)
 def test_same_line_with_other_digits_is_redacted_as_if_it_were_the_first(line):
-    others = [
+    other_lines = [
         re.sub("[0-9]", lambda _, add=add: str((int(_[0]) + add) % 10), line) for add in range(10)
     ]
-    shown = []
-    for other in others:
+    redacted = []
+    for other in other_lines:
         _clean_shapes.clear()
-        shown.append(redact_text(other))
+        redacted.append(redact_text(other))
     _clean_shapes.clear()
-    assert [redact_text(other) for other in others] == shown
-    assert [redact_text(other) for other in others] == shown
+    assert [redact_text(other) for other in other_lines] == redacted
+    assert [redact_text(other) for other in other_lines] == redacted

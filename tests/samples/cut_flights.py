@@ -61,7 +61,9 @@ def _installed_data() -> Path:
 def _write(path: Path, text: str, begin: str, end: str) -> int:
     """Write the rows of these hours unchanged; return their number."""
     header, *lines = text.splitlines(keepends=True)
-    place = next(csv.reader([header])).index("time_hour")
-    kept = [line for line in lines if begin <= next(csv.reader([line]))[place] < end]
-    path.write_text("".join([header, *kept]), encoding="utf-8")
-    return len(kept)
+    column_index = next(csv.reader([header])).index("time_hour")
+    lines_in_range = [
+        line for line in lines if begin <= next(csv.reader([line]))[column_index] < end
+    ]
+    path.write_text("".join([header, *lines_in_range]), encoding="utf-8")
+    return len(lines_in_range)

@@ -107,9 +107,9 @@ class LogSource(Source):
         entries = self.discover()
         for stream in streams or entries:
             entries[stream]["replication_method"] = "LOG_BASED"
-            for found in entries[stream]["metadata"]:
-                if not found["breadcrumb"] or found["breadcrumb"][-1] in without:
-                    found["metadata"]["selected"] = not found["breadcrumb"]
+            for entry in entries[stream]["metadata"]:
+                if not entry["breadcrumb"] or entry["breadcrumb"][-1] in without:
+                    entry["metadata"]["selected"] = not entry["breadcrumb"]
         return {"streams": list(entries.values())}
 
     def get_confirmed_position(self) -> int:

@@ -35,8 +35,10 @@ class Sync:
 
     def schema(self, stream: str) -> dict[str, Any]:
         """The schema of a stream."""
-        [found, *_] = [m for m in self.messages if m["type"] == "SCHEMA" and m["stream"] == stream]
-        schema: dict[str, Any] = found["schema"]
+        [schema_message, *_] = [
+            m for m in self.messages if m["type"] == "SCHEMA" and m["stream"] == stream
+        ]
+        schema: dict[str, Any] = schema_message["schema"]
         return schema
 
     def records(self, stream: str) -> list[dict[str, Any]]:
@@ -102,8 +104,8 @@ class Source:
         with a key, and of all streams if it is LOG_BASED.
         """
         entries = self.discover(**settings)
-        chosen = dict.fromkeys(entries) if streams is None else streams
-        for stream, key in chosen.items():
+        keys_by_stream = dict.fromkeys(entries) if streams is None else streams
+        for stream, key in keys_by_stream.items():
             _select(entries[stream]["metadata"], key, without)
             if method == "LOG_BASED":
                 entries[stream]["replication_method"] = method
@@ -122,14 +124,14 @@ class Source:
 
 
 def _select(metadata: Iterable[dict[str, Any]], key: str | None, without: Collection[str]) -> None:
-    for found in metadata:
-        if not found["breadcrumb"]:
-            found["metadata"]["selected"] = True
+    for entry in metadata:
+        if not entry["breadcrumb"]:
+            entry["metadata"]["selected"] = True
             if key:
-                found["metadata"]["replication-key"] = key
-                found["metadata"]["replication-method"] = "INCREMENTAL"
-        elif found["breadcrumb"][-1] in without:
-            found["metadata"]["selected"] = False
+                entry["metadata"]["replication-key"] = key
+                entry["metadata"]["replication-method"] = "INCREMENTAL"
+        elif entry["breadcrumb"][-1] in without:
+            entry["metadata"]["selected"] = False
 
 
 def environment() -> dict[str, str]:
@@ -140,5 +142,5 @@ def environment() -> dict[str, str]:
 
 def parse_lines(output: bytes) -> list[dict[str, Any]]:
     """Parse messages with exact numbers; a truncated last line is skipped."""
-    whole = output[: output.rfind(b"\n") + 1]
-    return [json.loads(line, parse_float=Decimal) for line in whole.splitlines()]
+    complete_lines = output[: output.rfind(b"\n") + 1]
+    return [json.loads(line, parse_float=Decimal) for line in complete_lines.splitlines()]

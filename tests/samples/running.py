@@ -26,8 +26,8 @@ class Run:
     log: str
 
     def records(self, stream: str) -> list[dict[str, Any]]:
-        found = [m for m in self.messages if m["type"] == "RECORD"]
-        return [m["record"] for m in found if m["stream"] == stream]
+        record_messages = [m for m in self.messages if m["type"] == "RECORD"]
+        return [m["record"] for m in record_messages if m["stream"] == stream]
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:

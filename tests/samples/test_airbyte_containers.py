@@ -31,9 +31,9 @@ MANIFEST = "source-manifest"
 
 def entry_point(image: str) -> list[str]:
     """Return the command that starts a container of this image."""
-    [words] = re.findall(r"^ENTRYPOINT (\[.*\])$", text(image), re.MULTILINE)
-    found: list[str] = json.loads(words)
-    return found
+    [json_text] = re.findall(r"^ENTRYPOINT (\[.*\])$", text(image), re.MULTILINE)
+    arguments: list[str] = json.loads(json_text)
+    return arguments
 
 
 def text(image: str) -> str:
@@ -41,8 +41,10 @@ def text(image: str) -> str:
 
 
 def metadata(image: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / image / "metadata.yaml").read_text("utf-8"))
-    return found
+    metadata_document: dict[str, Any] = yaml.safe_load(
+        (FOLDER / image / "metadata.yaml").read_text("utf-8")
+    )
+    return metadata_document
 
 
 def called(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -> bytes:
@@ -106,22 +108,22 @@ def test_source_image_answers_the_documented_commands(tmp_path: Path) -> None:
     assert b"SUCCEEDED" in status
     discovered = called(SOURCE, "discover --config config.json", tmp_path)
     [catalog] = [json.loads(line) for line in discovered.splitlines() if b'"CATALOG"' in line]
-    chosen = configured(catalog["catalog"], ["airlines", "weather"])
-    (tmp_path / "catalog.json").write_text(json.dumps(chosen))
+    configured_catalog = configured(catalog["catalog"], ["airlines", "weather"])
+    (tmp_path / "catalog.json").write_text(json.dumps(configured_catalog))
     (tmp_path / "state.json").write_text("[]")
     line = "read --config config.json --catalog catalog.json"
     output = called(SOURCE, line, tmp_path)
-    assert read_faults(output, chosen) == []
-    again = called(SOURCE, f"{line} --state state.json", tmp_path)
-    assert again.count(b'"RECORD"') == output.count(b'"RECORD"') > 16
-    assert model_faults(status + discovered + again) == []
+    assert read_faults(output, configured_catalog) == []
+    second = called(SOURCE, f"{line} --state state.json", tmp_path)
+    assert second.count(b'"RECORD"') == output.count(b'"RECORD"') > 16
+    assert model_faults(status + discovered + second) == []
 
 
 def image_variable(image: str, name: str) -> str:
     """Return the value of an ENV instruction, with the defaults of build arguments."""
     defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", text(image), re.MULTILINE))
     [value] = re.findall(rf"^ENV {name}=(\S+)$", text(image), re.MULTILINE)
-    return re.sub(r"\$\{(\w+)\}", lambda found: defaults[found[1]], str(value))
+    return re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], str(value))
 
 
 @pytest.mark.thorough
@@ -129,14 +131,14 @@ def image_variable(image: str, name: str) -> str:
 @pytest.mark.peer
 def test_manifest_image_answers_the_documented_commands(tmp_path: Path) -> None:
     """E1, RD1: with the image's default manifest, found by the image's variable."""
-    [given] = re.findall(r"^ARG MANIFEST=(\S+)$", text(MANIFEST), re.MULTILINE)
-    place = Path(image_variable(MANIFEST, "TAP_MANIFEST_FILE"))
-    assert f"COPY ${{MANIFEST}} {place}" in text(MANIFEST).replace(
-        "${CONNECTOR}", place.parent.name
+    [manifest_path] = re.findall(r"^ARG MANIFEST=(\S+)$", text(MANIFEST), re.MULTILINE)
+    path_in_image = Path(image_variable(MANIFEST, "TAP_MANIFEST_FILE"))
+    assert f"COPY ${{MANIFEST}} {path_in_image}" in text(MANIFEST).replace(
+        "${CONNECTOR}", path_in_image.parent.name
     )
-    copied = tmp_path / place.parent.name / place.name
+    copied = tmp_path / path_in_image.parent.name / path_in_image.name
     copied.parent.mkdir()
-    shutil.copy(ROOT / given, copied)
+    shutil.copy(ROOT / manifest_path, copied)
     variables = {"TAP_MANIFEST_FILE": str(copied)}
     assert single_faults(called(MANIFEST, "spec", tmp_path, **variables), "SPEC") == []
     served = script("serve")
@@ -148,11 +150,11 @@ def test_manifest_image_answers_the_documented_commands(tmp_path: Path) -> None:
         assert b"SUCCEEDED" in status
         discovered = called(MANIFEST, "discover --config config.json", tmp_path, **variables)
         [catalog] = [json.loads(line) for line in discovered.splitlines() if b'"CATALOG"' in line]
-        chosen = configured(catalog["catalog"], ["rates"])
-        (tmp_path / "catalog.json").write_text(json.dumps(chosen))
+        configured_catalog = configured(catalog["catalog"], ["rates"])
+        (tmp_path / "catalog.json").write_text(json.dumps(configured_catalog))
         line = "read --config config.json --catalog catalog.json"
         output = called(MANIFEST, line, tmp_path, **variables)
-    assert read_faults(output, chosen) == []
+    assert read_faults(output, configured_catalog) == []
     assert output.count(b'"RECORD"') == 2
 
 
@@ -183,8 +185,8 @@ def test_destination_image_answers_the_documented_commands(tmp_path: Path) -> No
     assert single_faults(status, "CONNECTION_STATUS") == []
     assert b"SUCCEEDED" in status
     stream = {"name": "t", "json_schema": {"properties": {"id": {"type": "integer"}}}}
-    one = {"stream": stream, "sync_mode": "full_refresh", "destination_sync_mode": "append"}
-    (tmp_path / "catalog.json").write_text(json.dumps({"streams": [one]}))
+    entry = {"stream": stream, "sync_mode": "full_refresh", "destination_sync_mode": "append"}
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": [entry]}))
     record = {"stream": "t", "data": {"id": 1}, "emitted_at": 1_700_000_000_000}
     blob = {"stream_descriptor": {"name": "t"}, "stream_state": {"at": 1}}
     fed = [

@@ -30,9 +30,9 @@ CONNECTOR, DESTINATION = "connector-flights", "destination-spark"
 def get_arguments(image: str, name: str) -> list[str]:
     """Return the arguments of an instruction of an image's file."""
     text = (FOLDER / image / "Dockerfile").read_text("utf-8")
-    [words] = re.findall(rf"^{name} (\[.*\])$", text, re.MULTILINE)
-    found: list[str] = json.loads(words)
-    return found
+    [json_text] = re.findall(rf"^{name} (\[.*\])$", text, re.MULTILINE)
+    arguments: list[str] = json.loads(json_text)
+    return arguments
 
 
 @contextmanager

@@ -19,7 +19,11 @@ NOT_NEEDED = (".*", "__pycache__", "*.egg-info", "tests", "docs", "dist", "build
 
 def build_commands() -> list[str]:
     """Return the documented commands that build and start one executable."""
-    [block] = [each for each in find_blocks(PAGE.read_text("utf-8")) if "pyinstaller" in each.body]
+    [block] = [
+        block_of_page
+        for block_of_page in find_blocks(PAGE.read_text("utf-8"))
+        if "pyinstaller" in block_of_page.body
+    ]
     return block.body.splitlines()
 
 
@@ -65,5 +69,5 @@ def test_executable_passes_the_connector_tester(tmp_path: Path) -> None:
         check=False,
     )
     assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
-    for words in ("Test Reaching", "Schema: 5 tables", "weather:", "No rule is broken."):
-        assert words in process.stdout
+    for line in ("Test Reaching", "Schema: 5 tables", "weather:", "No rule is broken."):
+        assert line in process.stdout

@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 def report(home: Path, run: str) -> dict[str, dict[str, int]]:
     text = (home / "logs" / f"{run}-report.json").read_text()
-    found: dict[str, dict[str, int]] = json.loads(text)["streams"]
-    return found
+    streams: dict[str, dict[str, int]] = json.loads(text)["streams"]
+    return streams
 
 
 def some_weeks(folder: Path) -> dict[str, int]:
@@ -59,7 +59,7 @@ def test_two_runs_load_every_row_once_and_the_query_is_answered(
     assert "\x1b" not in output, "no colours and no bars where there is no terminal"
     assert re.search(r"flights: [\d,]+ read\n", output)
     first, second = report(home, "first"), report(home, "second")
-    again = {
+    read_again = {
         name: int(count.replace(",", ""))
         for name, count in re.findall(
             r"(\w+): [\d,]+ rows are new, ([\d,]+) were read again", output
@@ -67,14 +67,14 @@ def test_two_runs_load_every_row_once_and_the_query_is_answered(
     }
     assert (
         first["flights"]["written"] + second["flights"]["written"]
-        == rows["flights"] + again["flights"]
+        == rows["flights"] + read_again["flights"]
     )
     assert (
         first["weather"]["written"] + second["weather"]["written"]
-        == rows["weather"] + again["weather"]
+        == rows["weather"] + read_again["weather"]
     )
-    assert 0 < again["flights"] < 200
-    assert again["weather"] == 3
+    assert 0 < read_again["flights"] < 200
+    assert read_again["weather"] == 3
     assert all(counts["quarantined"] == 0 for counts in [*first.values(), *second.values()])
     assert "United Air Lines" in output
     assert f"Report: {home / 'report.html'}" in output.replace("\n", "")

@@ -36,9 +36,9 @@ def script(name: str) -> Any:
     spec = importlib.util.spec_from_file_location(f"sample_{name}", SAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    made = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @dataclass
@@ -56,27 +56,33 @@ class Reader:
     def read(self, sample: str, stream: str, config: Any, *flags: str) -> list[dict[str, Any]]:
         """Sync a stream; return its records. ``api.requests`` has the requests of this sync."""
         self.api.requests.clear()
-        described = {"name": stream, "json_schema": {}}
-        entry = {"stream": described, "sync_mode": "incremental", "destination_sync_mode": "append"}
+        stream_document = {"name": stream, "json_schema": {}}
+        entry = {
+            "stream": stream_document,
+            "sync_mode": "incremental",
+            "destination_sync_mode": "append",
+        }
         files = {
             "config": {"api_url": self.url, **config},
             "catalog": {"streams": [entry]},
             "state": self.states,
         }
         manifest = ["--manifest", str(SAMPLES / sample / "manifest.yaml")]
-        words = ["read", *(manifest if self.is_declared else []), *flags]
+        arguments = ["read", *(manifest if self.is_declared else []), *flags]
         for name, content in files.items():
             (self.folder / name).write_text(json.dumps(content))
-            words += [f"--{name}", str(self.folder / name)]
-        code = self.code(words)
+            arguments += [f"--{name}", str(self.folder / name)]
+        code = self.code(arguments)
         messages = [json.loads(line) for line in self.output.readouterr().out.splitlines()]
         assert code == 0, messages
-        self.states = [one["state"] for one in messages if one["type"] == "STATE"][-1:]
-        return [one["record"]["data"] for one in messages if one["type"] == "RECORD"]
+        self.states = [message["state"] for message in messages if message["type"] == "STATE"][-1:]
+        return [message["record"]["data"] for message in messages if message["type"] == "RECORD"]
 
-    def code(self, words: list[str]) -> Any:
+    def code(self, arguments: list[str]) -> Any:
         try:
-            return main(words) if self.is_declared else script("in_python").TapPress.cli(words)
+            return (
+                main(arguments) if self.is_declared else script("in_python").TapPress.cli(arguments)
+            )
         except SystemExit as ended:
             return ended.code or 0
 
@@ -107,15 +113,15 @@ def _is_now(text: str) -> bool:
 def test_next_sync_requests_from_the_newest_article(reader: Reader) -> None:
     """The guide's example: from-date is the start date, then the date of the newest article."""
     assert len(reader.read("articles", "articles", ARTICLES)) == 6
-    [asked] = reader.queries
-    assert asked.pop("from-date") == "2023-04-09T00:00:00Z"
-    assert _is_now(asked.pop("to-date"))
-    assert asked == {}
-    [again] = reader.read("articles", "articles", ARTICLES)
-    assert again["webPublicationDate"] == LAST
-    [asked] = reader.queries
-    assert asked.pop("from-date") == LAST
-    assert _is_now(asked["to-date"])
+    [query] = reader.queries
+    assert query.pop("from-date") == "2023-04-09T00:00:00Z"
+    assert _is_now(query.pop("to-date"))
+    assert query == {}
+    [article] = reader.read("articles", "articles", ARTICLES)
+    assert article["webPublicationDate"] == LAST
+    [query] = reader.queries
+    assert query.pop("from-date") == LAST
+    assert _is_now(query["to-date"])
 
 
 @declared
@@ -130,8 +136,11 @@ def test_lookback_window_precedes_the_bookmark(reader: Reader) -> None:
 @declared
 def test_sync_resumes_from_a_state_of_airbyte_cdk(reader: Reader) -> None:
     """The request equals that after a sync of this SDK."""
-    kept = {"stream_descriptor": {"name": "articles"}, "stream_state": {"webPublicationDate": LAST}}
-    reader.states = [{"type": "STREAM", "stream": kept}]
+    saved_state = {
+        "stream_descriptor": {"name": "articles"},
+        "stream_state": {"webPublicationDate": LAST},
+    }
+    reader.states = [{"type": "STREAM", "stream": saved_state}]
     reader.read("articles", "articles", ARTICLES)
     assert [query["from-date"] for query in reader.queries] == [LAST]
 
@@ -148,7 +157,7 @@ def test_interval_is_split_into_slices_of_ten_days(reader: Reader) -> None:
         ("2023-01-31T00:00:00Z", "2023-02-05T00:00:00Z"),
     ]
     assert [row["webPublicationDate"] for row in rows] == sorted(
-        at for _, at in reader.api.list_times() if "2023-01-01" <= at <= "2023-02-05"
+        time for _, time in reader.api.list_times() if "2023-01-01" <= time <= "2023-02-05"
     )
 
 
@@ -209,14 +218,14 @@ def test_wrong_key_is_a_config_error_without_the_key(
     reader: Reader, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A wrong one ends the sync with what to do."""
-    described = {"name": "articles", "json_schema": {}}
-    (reader.folder / "catalog").write_text(json.dumps({"streams": [{"stream": described}]}))
+    stream_document = {"name": "articles", "json_schema": {}}
+    (reader.folder / "catalog").write_text(json.dumps({"streams": [{"stream": stream_document}]}))
     config = {"api_url": reader.url, **ARTICLES, "api_key": "k-secret-2"}
     (reader.folder / "config").write_text(json.dumps(config))
-    words = ["read", "--manifest", str(SAMPLES / "articles" / "manifest.yaml")]
+    arguments = ["read", "--manifest", str(SAMPLES / "articles" / "manifest.yaml")]
     for name in ("config", "catalog"):
-        words += [f"--{name}", str(reader.folder / name)]
-    assert reader.code(words) == 1
+        arguments += [f"--{name}", str(reader.folder / name)]
+    assert reader.code(arguments) == 1
     captured = reader.output.readouterr()
     [error] = [
         message["trace"]["error"]

@@ -77,8 +77,8 @@ class Pipeline:
 
     @property
     def report(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "report.json").read_text())
-        return found
+        report_document: dict[str, Any] = json.loads((self.folder / "report.json").read_text())
+        return report_document
 
 
 def count_rows(warehouse: Path) -> dict[str, int]:
@@ -108,12 +108,12 @@ def assert_resumed(numbers: dict[str, dict[str, Any]]) -> None:
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Pipeline:
     """Copy the sample; install the programs in its environment, and commit without a JVM."""
-    made = Pipeline(tmp_path / "flights")
-    shutil.copytree(SAMPLE, made.folder)
-    (made.folder / ".venv").symlink_to(sys.prefix)
-    made.set_target(small_batches="delta-rs")
-    made.end_data_at(FIRST_UNTIL)
-    return made
+    new_pipeline = Pipeline(tmp_path / "flights")
+    shutil.copytree(SAMPLE, new_pipeline.folder)
+    (new_pipeline.folder / ".venv").symlink_to(sys.prefix)
+    new_pipeline.set_target(small_batches="delta-rs")
+    new_pipeline.end_data_at(FIRST_UNTIL)
+    return new_pipeline
 
 
 def scheduler(name: str) -> Path:
@@ -258,11 +258,11 @@ def test_dagster_materializes_every_stream_and_resumes(pipeline: Pipeline, tmp_p
     home.mkdir()
 
     def materialize() -> dict[str, dict[str, Any]]:
-        said = pipeline.run(
+        output = pipeline.run(
             python, "-c", MATERIALIZE, DAGSTER_HOME=str(home), DAGSTER_DISABLE_TELEMETRY="1"
         )
-        found: dict[str, dict[str, Any]] = json.loads(said.splitlines()[-1])
-        return found
+        materializations: dict[str, dict[str, Any]] = json.loads(output.splitlines()[-1])
+        return materializations
 
     first = materialize()
     assert set(first) == STREAMS
@@ -293,7 +293,7 @@ def test_prefect_keeps_the_numbers_as_an_artifact_and_resumes(
     python = scheduler("prefect") / "python"
 
     def load() -> dict[str, dict[str, Any]]:
-        said = pipeline.run(
+        output = pipeline.run(
             python,
             "-c",
             LOAD_AND_READ_ARTIFACT,
@@ -303,7 +303,7 @@ def test_prefect_keeps_the_numbers_as_an_artifact_and_resumes(
             PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="300",
             DO_NOT_TRACK="1",
         )
-        return {row["stream"]: row for row in json.loads(said.splitlines()[-1])}
+        return {row["stream"]: row for row in json.loads(output.splitlines()[-1])}
 
     first = load()
     assert set(first) == STREAMS
@@ -331,8 +331,8 @@ def test_airflow_keeps_the_report_as_xcom_and_resumes(pipeline: Pipeline, tmp_pa
         with closing(sqlite3.connect(home / "airflow.db")) as database:
             query = "SELECT value FROM xcom WHERE key = 'return_value' ORDER BY timestamp DESC"
             [value] = database.execute(query).fetchone()
-        found: dict[str, dict[str, Any]] = json.loads(value)["streams"]
-        return found
+        streams: dict[str, dict[str, Any]] = json.loads(value)["streams"]
+        return streams
 
     pipeline.run("airflow", "db", "migrate", **variables)
     assert set(load()) == STREAMS
@@ -349,7 +349,9 @@ def test_command_of_the_container_loads_and_resumes(pipeline: Pipeline) -> None:
     job = yaml.safe_load((SAMPLE / "kubernetes_cronjob.yaml").read_text())["spec"]
     [container] = job["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     program, *arguments = [*container["command"], *container["args"]]
-    variables = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    variables = {
+        variable["name"]: variable["value"] for variable in container["env"] if "value" in variable
+    }
     variables |= {
         "TARGET_SPARK_PATH": "warehouse",
         "TARGET_SPARK_REPORT": "report.json",

@@ -66,8 +66,10 @@ def test_flights_of_an_airline_are_sorted(first: Run) -> None:
     times = defaultdict(list)
     for record in first.records("flights"):
         times[record["carrier"]].append(record["updated_at"])
-    assert all(each == sorted(each) for each in times.values())
-    assert bookmarks(first.state) == {carrier: each[-1] for carrier, each in times.items()}
+    assert all(flight_times == sorted(flight_times) for flight_times in times.values())
+    assert bookmarks(first.state) == {
+        carrier: flight_times[-1] for carrier, flight_times in times.items()
+    }
 
 
 def test_retry_after_header_sets_the_waiting_time(first: Run) -> None:
@@ -82,9 +84,9 @@ def test_token_is_not_logged(first: Run) -> None:
 def test_next_run_reads_only_new_flights_of_each_airline(first: Run, tmp_path: Path) -> None:
     second = read(tmp_path, "--until", LATER, state=first.state)
     assert second.code == 0, second.log
-    got = Counter(map(key, second.records("flights")))
-    assert got == expected(LATER, since=bookmarks(first.state))
-    assert 0 < got.total() < len(first.records("flights"))
+    read_flights = Counter(map(key, second.records("flights")))
+    assert read_flights == expected(LATER, since=bookmarks(first.state))
+    assert 0 < read_flights.total() < len(first.records("flights"))
 
 
 @pytest.mark.thorough
@@ -92,26 +94,26 @@ def test_next_run_resumes_after_a_server_failure(tmp_path: Path) -> None:
     broken = read(tmp_path, "--fail-after", "20")
     assert broken.code == 1
     assert "503" in broken.log
-    seen = Counter(map(key, broken.records("flights")))
-    assert 0 < seen.total() < expected(UNTIL).total()
+    flights_before_failure = Counter(map(key, broken.records("flights")))
+    assert 0 < flights_before_failure.total() < expected(UNTIL).total()
     marks = bookmarks(broken.state)
     assert marks
 
     resumed = read(tmp_path, state=broken.state)
     assert resumed.code == 0, resumed.log
-    again = Counter(map(key, resumed.records("flights")))
-    assert again == expected(UNTIL, since=marks)
-    assert set(seen) | set(again) == set(expected(UNTIL))
-    assert again.total() < expected(UNTIL).total()
+    resumed_flights = Counter(map(key, resumed.records("flights")))
+    assert resumed_flights == expected(UNTIL, since=marks)
+    assert set(flights_before_failure) | set(resumed_flights) == set(expected(UNTIL))
+    assert resumed_flights.total() < expected(UNTIL).total()
 
 
 def test_first_run_begins_at_the_start_date(tmp_path: Path) -> None:
-    done = read(tmp_path, start_date="2013-01-02T12:00:00Z")
-    assert min(r["updated_at"] for r in done.records("flights")) == "2013-01-02T12:00:00Z"
+    result = read(tmp_path, start_date="2013-01-02T12:00:00Z")
+    assert min(r["updated_at"] for r in result.records("flights")) == "2013-01-02T12:00:00Z"
 
 
 def test_wrong_token_fails_the_run_and_is_not_logged(tmp_path: Path) -> None:
-    done = read(tmp_path, token="wr0ng-t0ken")
-    assert done.code == 1
-    assert "401" in done.log
-    assert "wr0ng" not in done.log
+    result = read(tmp_path, token="wr0ng-t0ken")
+    assert result.code == 1
+    assert "401" in result.log
+    assert "wr0ng" not in result.log

@@ -75,14 +75,14 @@ def test_missing_order_number_is_not_an_error(first: Run) -> None:
 
 def test_wrong_key_fails_the_run_and_is_not_logged(tmp_path: Path) -> None:
     with service(SAMPLE) as address:
-        done = run(SAMPLE, tmp_path, {"api_url": address, "api_key": "wr0ng"})
-    assert done.code == 1
-    assert "401" in done.log
-    assert "wr0ng" not in done.log
+        result = run(SAMPLE, tmp_path, {"api_url": address, "api_key": "wr0ng"})
+    assert result.code == 1
+    assert "401" in result.log
+    assert "wr0ng" not in result.log
 
 
 def test_openapi_document_is_unchanged() -> None:
     assert DOCUMENT["info"]["license"]["name"] == "Apache 2.0"
     assert f"version {DOCUMENT['info']['version']}" in (PACKAGE / "NOTICE").read_text()
-    found = hashlib.sha256((PACKAGE / "swagger.json").read_bytes()).hexdigest()
-    assert found == "47637183e8c41aca93fc28c90875b9926c0b61eedbb99dedccce919213c517e7"
+    digest = hashlib.sha256((PACKAGE / "swagger.json").read_bytes()).hexdigest()
+    assert digest == "47637183e8c41aca93fc28c90875b9926c0b61eedbb99dedccce919213c517e7"

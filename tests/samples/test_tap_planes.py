@@ -39,8 +39,8 @@ def test_record_has_the_fields_of_the_query(first: Run) -> None:
 
 def test_pagination_follows_the_cursor_to_the_last_page(first: Run) -> None:
     pages = -(-len(read_table("planes")) // 500)
-    asked = [line for line in first.log.splitlines() if "http_request_duration" in line]
-    assert len(asked) == pages
+    request_lines = [line for line in first.log.splitlines() if "http_request_duration" in line]
+    assert len(request_lines) == pages
 
 
 def test_service_returns_only_requested_fields() -> None:
@@ -65,6 +65,6 @@ def test_unknown_field_fails_the_run_with_the_servers_message(tmp_path: Path) ->
         "TapPlanes.cli()\n"
     )
     with service(SAMPLE) as address:
-        done = run(SAMPLE, tmp_path, {"api_url": address, "token": "t-1"}, program="asking.py")
-    assert done.code == 1
-    assert "There is no field 'wings'" in done.log
+        result = run(SAMPLE, tmp_path, {"api_url": address, "token": "t-1"}, program="asking.py")
+    assert result.code == 1
+    assert "There is no field 'wings'" in result.log

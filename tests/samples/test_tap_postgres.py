@@ -160,12 +160,12 @@ def create_table_of_all_types(source: Source) -> None:
 
 def test_every_type_is_exact_and_valid_by_its_schema(source: Source) -> None:
     create_table_of_all_types(source)
-    done = source.sync({"public-kinds": None})
-    assert done.code == 0, done.log
+    result = source.sync({"public-kinds": None})
+    assert result.code == 0, result.log
     validator = jsonschema.Draft7Validator(
-        done.schema("public-kinds"), format_checker=jsonschema.FormatChecker(["date"])
+        result.schema("public-kinds"), format_checker=jsonschema.FormatChecker(["date"])
     )
-    values, nulls = done.records("public-kinds")
+    values, nulls = result.records("public-kinds")
     with localcontext() as context:
         context.prec = 100  # or jsonschema cannot divide
         assert list(validator.iter_errors(values)) == []
@@ -174,8 +174,8 @@ def test_every_type_is_exact_and_valid_by_its_schema(source: Source) -> None:
     for number, (kind, literal, value) in enumerate(TYPES):
         expected = Decimal(literal.strip("'")) if value is ... else value
         assert values[f"c{number}"] == expected, kind
-    assert done.log.count("cannot be written in ISO 8601") == 1
-    assert "Did not recognize" not in done.log
+    assert result.log.count("cannot be written in ISO 8601") == 1
+    assert "Did not recognize" not in result.log
 
 
 def test_scale_of_a_decimal_is_in_its_schema(source: Source) -> None:
@@ -191,13 +191,13 @@ def test_use_singer_decimal_sends_numbers_as_strings(source: Source) -> None:
         "CREATE TABLE t (id int PRIMARY KEY, n numeric(10, 2), d float8, a numeric[])",
         "INSERT INTO t VALUES (1, 1.10, 1e300, '{1.10}'), (2, 'NaN', '-Infinity', '{}')",
     )
-    done = source.sync(use_singer_decimal=True)
-    schema = done.schema("public-t")
-    one, two = done.records("public-t")
-    jsonschema.validate(one, schema)
-    jsonschema.validate(two, schema)
-    assert one == {"id": 1, "n": "1.10", "d": "1e+300", "a": ["1.10"]}
-    assert two == {"id": 2, "n": None, "d": None, "a": []}
+    result = source.sync(use_singer_decimal=True)
+    schema = result.schema("public-t")
+    first, second = result.records("public-t")
+    jsonschema.validate(first, schema)
+    jsonschema.validate(second, schema)
+    assert first == {"id": 1, "n": "1.10", "d": "1e+300", "a": ["1.10"]}
+    assert second == {"id": 2, "n": None, "d": None, "a": []}
     assert schema["properties"]["n"]["type"] == ["string", "null"]
 
 
@@ -206,16 +206,16 @@ def test_dates_as_string_sends_the_servers_text(source: Source) -> None:
         "CREATE TABLE t (id int PRIMARY KEY, d date, ts timestamp, tz timestamptz)",
         "INSERT INTO t VALUES (1, '0044-03-15 BC', 'infinity', '10000-01-01 02:00+02')",
     )
-    done = source.sync(dates_as_string=True)
-    [record] = done.records("public-t")
-    jsonschema.validate(record, done.schema("public-t"))
+    result = source.sync(dates_as_string=True)
+    [record] = result.records("public-t")
+    jsonschema.validate(record, result.schema("public-t"))
     assert record == {
         "id": 1,
         "d": "0044-03-15 BC",
         "ts": "infinity",
         "tz": "10000-01-01 00:00:00+00",
     }
-    assert done.schema("public-t")["properties"]["tz"] == {"type": ["string", "null"]}
+    assert result.schema("public-t")["properties"]["tz"] == {"type": ["string", "null"]}
 
 
 def test_json_as_object_declares_json_columns_as_objects(source: Source) -> None:
@@ -273,9 +273,9 @@ def test_hstore_and_citext_are_read(source: Source) -> None:
         "CREATE TABLE t (id int PRIMARY KEY, h hstore, ha hstore[], c citext, ca citext[])",
         "INSERT INTO t VALUES (1, 'a=>1, b=>NULL', array['a=>1'::hstore], 'Ab', '{Ab}')",
     )
-    done = source.sync()
-    [record] = done.records("public-t")
-    jsonschema.validate(record, done.schema("public-t"))
+    result = source.sync()
+    [record] = result.records("public-t")
+    jsonschema.validate(record, result.schema("public-t"))
     assert record == {
         "id": 1,
         "h": {"a": "1", "b": None},
@@ -292,21 +292,21 @@ def quoted(name: str) -> str:
 
 def test_unusual_schema_table_and_column_names_are_kept(source: Source) -> None:
     columns = ", ".join(f"{number} AS {quoted(name)}" for number, name in enumerate(ODD_NAMES))
-    made = [
+    statements = [
         f"CREATE TABLE {quoted(name)} AS SELECT {number} AS id, {columns}"
         for number, name in enumerate(ODD_NAMES)
     ]
-    source.run(*made)
+    source.run(*statements)
     source.run('CREATE SCHEMA "odd.Schema"', 'CREATE TABLE "odd.Schema"."odd.Table" AS SELECT 1 a')
     keyed: dict[str, str | None] = {f"public-{name}": name for name in ODD_NAMES}
-    done = source.sync({**keyed, "odd.Schema-odd.Table": None})
-    assert done.code == 0, done.log
+    result = source.sync({**keyed, "odd.Schema-odd.Table": None})
+    assert result.code == 0, result.log
     for number, name in enumerate(ODD_NAMES):
-        [record] = done.records(f"public-{name}")
-        assert record == {"id": number, **{name: at for at, name in enumerate(ODD_NAMES)}}
-    assert done.records("odd.Schema-odd.Table") == [{"a": 1}]
-    again = source.sync(keyed, state=done.state)
-    assert all(len(again.records(stream)) == 1 for stream in keyed), again.log
+        [record] = result.records(f"public-{name}")
+        assert record == {"id": number, **{name: index for index, name in enumerate(ODD_NAMES)}}
+    assert result.records("odd.Schema-odd.Table") == [{"a": 1}]
+    second = source.sync(keyed, state=result.state)
+    assert all(len(second.records(stream)) == 1 for stream in keyed), second.log
 
 
 def test_deselected_column_is_not_queried(source: Source) -> None:
@@ -315,11 +315,11 @@ def test_deselected_column_is_not_queried(source: Source) -> None:
         " plpgsql",
         "CREATE VIEW v AS SELECT 1 AS id, fails() AS bad",
     )
-    asked = source.sync()
-    assert asked.code == 1
-    assert "RaiseException" in asked.log
-    done = source.sync(without={"bad"})
-    assert done.records("public-v") == [{"id": 1}], done.log
+    failed = source.sync()
+    assert failed.code == 1
+    assert "RaiseException" in failed.log
+    result = source.sync(without={"bad"})
+    assert result.records("public-v") == [{"id": 1}], result.log
 
 
 def test_tables_views_and_partitioned_tables_are_streams(source: Source) -> None:
@@ -338,16 +338,16 @@ def test_tables_views_and_partitioned_tables_are_streams(source: Source) -> None
         "CREATE TABLE without_columns ()",
         "INSERT INTO without_columns DEFAULT VALUES",
     )
-    done = source.sync()
-    assert done.code == 0, done.log
-    streams = {m["stream"] for m in done.messages if m["type"] == "SCHEMA"}
+    result = source.sync()
+    assert result.code == 0, result.log
+    streams = {m["stream"] for m in result.messages if m["type"] == "SCHEMA"}
     names = "plain seen kept parted parent child empty without_columns"
     assert streams == {f"public-{name}" for name in names.split()}
-    assert done.records("public-seen") == [{"id": 2, "x": "b"}]
-    assert done.records("public-kept") == [{"id": 1}, {"id": 2}]
-    assert done.records("public-parted") == [{"id": 1, "day": "2024-05-05"}]
-    assert done.records("public-empty") == []
-    assert done.records("public-without_columns") == [{}]
+    assert result.records("public-seen") == [{"id": 2, "x": "b"}]
+    assert result.records("public-kept") == [{"id": 1}, {"id": 2}]
+    assert result.records("public-parted") == [{"id": 1, "day": "2024-05-05"}]
+    assert result.records("public-empty") == []
+    assert result.records("public-without_columns") == [{}]
 
 
 def test_foreign_tables_are_streams(source: Source, tmp_path: Path) -> None:
@@ -392,9 +392,9 @@ def test_equal_table_names_in_two_schemas_are_two_streams(source: Source) -> Non
         "CREATE TABLE one.t AS SELECT 1 AS a",
         "CREATE TABLE two.t AS SELECT 'x' AS b",
     )
-    done = source.sync()
-    assert done.records("one-t") == [{"a": 1}]
-    assert done.records("two-t") == [{"b": "x"}]
+    result = source.sync()
+    assert result.records("one-t") == [{"a": 1}]
+    assert result.records("two-t") == [{"b": "x"}]
     assert set(source.discover(filter_schemas=["two"])) == {"two-t"}
 
 
@@ -409,10 +409,10 @@ def test_tables_without_permission_are_not_discovered(source: Source) -> None:
         f"GRANT SELECT ON open, closed.t TO {role}",
     )
     try:
-        found = source.discover(user=role, password="secret-of-reader")
+        streams = source.discover(user=role, password="secret-of-reader")
     finally:
         source.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
-    assert set(found) == {"public-open"}
+    assert set(streams) == {"public-open"}
 
 
 # --------------------------------------------------------------------------- increments

@@ -37,11 +37,11 @@ def bookmark(state: dict[str, Any]) -> int:
 
 def rows(records: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
     """Return the values of properties; a deletion ends with the word."""
-    found = []
+    values = []
     for record in records:
         deleted = ("deleted",) if record["_sdc_deleted_at"] else ()
-        found.append((*(record.get(name) for name in names), *deleted))
-    return found
+        values.append((*(record.get(name) for name in names), *deleted))
+    return values
 
 
 def test_snapshot_comes_first_then_the_changes(source: LogSource) -> None:
@@ -135,7 +135,11 @@ def test_column_that_is_added_gets_a_new_schema(source: LogSource) -> None:
         "UPDATE t SET price = 2 WHERE id = 1",
     )
     second = source.read(catalog=catalog, state=first.state)
-    schemas = [one["schema"]["properties"] for one in second.messages if one["type"] == "SCHEMA"]
+    schemas = [
+        message["schema"]["properties"]
+        for message in second.messages
+        if message["type"] == "SCHEMA"
+    ]
     assert ["price" in schema for schema in schemas] == [False, True]
     assert str(schemas[1]["price"]["multipleOf"]) == "0.01"
     assert [str(record.get("price")) for record in second.records(STREAM)] == [
@@ -156,10 +160,10 @@ def test_values_out_of_line_that_an_update_does_not_change_are_kept(source: LogS
     values = dict(rows(first.records(STREAM), "id", "v"))
     source.run("UPDATE t SET n = 1 WHERE id = 1", "UPDATE t SET id = 3 WHERE id = 2")
     second = source.read(state=first.state)
-    changed, gone, moved = second.records(STREAM)
+    changed, deleted, moved = second.records(STREAM)
     assert changed["v"] == values[1]
-    assert gone["id"] == 2
-    assert "v" not in gone
+    assert deleted["id"] == 2
+    assert "v" not in deleted
     assert moved["v"] == values[2]
     source.run("ALTER TABLE t REPLICA IDENTITY FULL", "UPDATE t SET n = 2 WHERE id = 1")
     source.run("DELETE FROM t WHERE id = 1")
@@ -194,8 +198,8 @@ def test_deferrable_key_that_two_rows_share_within_a_transaction_loses_no_row(
         loaded = {}
         for record in [*first.records(stream), *second.records(stream)]:
             loaded[record["id"]] = None if record["_sdc_deleted_at"] else record["v"]
-        found = {key: value for key, value in loaded.items() if value is not None}
-        assert found == dict(source.run(f"SELECT id, v FROM {table}")), table  # noqa: S608
+        remaining = {key: value for key, value in loaded.items() if value is not None}
+        assert remaining == dict(source.run(f"SELECT id, v FROM {table}")), table  # noqa: S608
 
 
 def test_deselected_columns_are_not_sent(source: LogSource) -> None:
@@ -237,8 +241,8 @@ def test_truncate_is_refused(source: LogSource) -> None:
     source.run("INSERT INTO t VALUES (3)")
     with pytest.raises(LogError, match=r"'public-t' was truncated. Read the tables again"):
         source.read(STREAM, state=first.state)
-    again = source.read(STREAM)  # without a bookmark
-    assert rows(again.records(STREAM), "id") == [(3,)]
+    second = source.read(STREAM)  # without a bookmark
+    assert rows(second.records(STREAM), "id") == [(3,)]
 
 
 def test_missing_slot_is_an_error_unless_nothing_was_read(source: LogSource) -> None:
@@ -305,11 +309,11 @@ def test_one_message_of_the_log_at_a_time_is_in_memory(source: LogSource) -> Non
     log, start, end = write_large_rows(source)
     tracemalloc.start()
     try:
-        found = sum(isinstance(entry, Change) for entry in log.read({STREAM: start}, end))
+        change_count = sum(isinstance(entry, Change) for entry in log.read({STREAM: start}, end))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert found == LARGE_ROWS
+    assert change_count == LARGE_ROWS
     assert peak < 20_000_000
 
 
@@ -409,9 +413,9 @@ def test_table_that_was_replaced_is_an_error(source: LogSource) -> None:
     with pytest.raises(LogError, match="'public-t' was replaced"):
         source.read(STREAM, state=first.state)
     del first.state["bookmarks"][STREAM]
-    again = source.read(STREAM, "public-u", state=first.state)
+    second = source.read(STREAM, "public-u", state=first.state)
     source.run("INSERT INTO t VALUES (2)", "INSERT INTO u VALUES (3)")
-    last = source.read(STREAM, "public-u", state=again.state)
+    last = source.read(STREAM, "public-u", state=second.state)
     assert rows(last.records(STREAM), "id") == [(2,)]
     assert rows(last.records("public-u"), "id") == [(3,)]
 
@@ -461,9 +465,9 @@ def test_keys_of_several_columns_and_odd_names(source: LogSource) -> None:
     first = source.read()
     source.run('UPDATE "T.x" SET "C" = \'2025-01-01 00:00+00\'')
     second = source.read(state=first.state)
-    gone, moved = second.records("public-T.x")
-    assert (gone["a b"], gone["C"]) == ("k'1", "2024-01-01T08:00:00.000000+00:00")
-    assert gone["_sdc_deleted_at"] is not None
+    deleted, moved = second.records("public-T.x")
+    assert (deleted["a b"], deleted["C"]) == ("k'1", "2024-01-01T08:00:00.000000+00:00")
+    assert deleted["_sdc_deleted_at"] is not None
     assert moved["C"] == "2025-01-01T00:00:00.000000+00:00"
     assert moved["big"] == "x" * 9000
     source.run("UPDATE \"T.x\" SET big = big || '!'", 'UPDATE "T.x" SET "a b" = upper("a b")')

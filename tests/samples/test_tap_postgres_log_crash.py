@@ -26,10 +26,10 @@ def test_killed_loads_end_with_the_rows_of_the_source(hard: bool, tmp_path: Path
     target = {"format": "delta", "small_batches": "delta-rs", "hard_delete": hard}
     for table, expected in load(tmp_path, target, rounds=6, longest=5.0).items():
         folder = tmp_path / "tables" / table
-        found = DeltaTable(folder).to_pyarrow_table().to_pylist()
-        kept = [row for row in found if row["_sdc_deleted_at"] is None]
-        assert get_values(kept) == expected
-        assert not hard or kept == found
+        table_rows = DeltaTable(folder).to_pyarrow_table().to_pylist()
+        current_rows = [row for row in table_rows if row["_sdc_deleted_at"] is None]
+        assert get_values(current_rows) == expected
+        assert not hard or current_rows == table_rows
 
 
 @pytest.mark.parametrize("format_", ["iceberg", "delta"])
@@ -40,12 +40,12 @@ def test_killed_loads_through_spark_end_with_the_rows_of_the_source(
     target = {"format": format_, "write_mode": mode}
     for table, expected in load(tmp_path, target, rounds=3, longest=30.0).items():
         folder = to_spark_uri(str(tmp_path / "tables" / table))
-        found = [row.asDict() for row in spark.read.format(format_).load(folder).collect()]
+        table_rows = [row.asDict() for row in spark.read.format(format_).load(folder).collect()]
         if mode == "scd2":
-            check_history(found)
+            check_history(table_rows)
         is_kept = "_sdc_is_current" if mode == "scd2" else "_sdc_deleted_at"
-        kept = [row for row in found if row[is_kept] in {True, None}]
-        assert get_values(kept) == expected
+        current_rows = [row for row in table_rows if row[is_kept] in {True, None}]
+        assert get_values(current_rows) == expected
 
 
 def load(

@@ -42,8 +42,8 @@ def wide(source: Source) -> Source:
     return source
 
 
-def started(source: Source, *streams: str, **more: Any) -> subprocess.Popen[bytes]:
-    command = source.command(dict.fromkeys(streams, more.pop("key", None)), **more)
+def started(source: Source, *streams: str, **kwargs: Any) -> subprocess.Popen[bytes]:
+    command = source.command(dict.fromkeys(streams, kwargs.pop("key", None)), **kwargs)
     errors = (source.folder / "stderr").open("wb")
     with errors:
         return subprocess.Popen(
@@ -65,10 +65,10 @@ def test_first_record_is_sent_before_the_query_is_complete(wide: Source) -> None
     with started(wide, "public-wide") as process:
         assert b'"SCHEMA"' in out(process).readline()
         assert b'"RECORD"' in out(process).readline()
-        [(seen,)] = wide.run("SELECT last_value FROM seen")
+        [(rows_read,)] = wide.run("SELECT last_value FROM seen")
         process.kill()
         out(process).read()
-    assert seen <= ROWS_READ_AHEAD
+    assert rows_read <= ROWS_READ_AHEAD
 
 
 @pytest.mark.thorough
@@ -120,10 +120,10 @@ def count_queries(postgres: Server, source: Source) -> int:
     """Return the number of queries of this database since the last call."""
     log = postgres.log.read_text(errors="replace")
     source.run("SELECT 'counted'")
-    mine = [line for line in log.splitlines() if f" {source.database.name} LOG:  " in line]
-    asked = [line for line in mine if QUERY.search(line)]
-    since = [number for number, line in enumerate(asked) if "'counted'" in line]
-    return len(asked[since[-1] + 1 if since else 0 :])
+    own_lines = [line for line in log.splitlines() if f" {source.database.name} LOG:  " in line]
+    queries = [line for line in own_lines if QUERY.search(line)]
+    since = [number for number, line in enumerate(queries) if "'counted'" in line]
+    return len(queries[since[-1] + 1 if since else 0 :])
 
 
 @pytest.mark.thorough
@@ -136,13 +136,13 @@ def test_discovery_of_2000_tables_needs_no_more_queries_than_of_two(
     for_few = count_queries(postgres, source)
     create_tables(source, "many", 2000)
     count_queries(postgres, source)
-    found = source.discover(filter_schemas=["many"])
-    assert len(found) == 2000
+    streams = source.discover(filter_schemas=["many"])
+    assert len(streams) == 2000
     assert count_queries(postgres, source) == for_few
     assert 0 < for_few <= STATEMENTS_PER_SCHEMA
-    properties = found["many-t2000"]["schema"]["properties"]
+    properties = streams["many-t2000"]["schema"]["properties"]
     assert properties["a"]["items"]["items"] == {"type": ["integer", "null"]}
-    assert found["many-t2000"]["key_properties"] == ["id"]
+    assert streams["many-t2000"]["key_properties"] == ["id"]
 
 
 # ---------------------------------------------------------------------- errors

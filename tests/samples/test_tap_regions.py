@@ -35,8 +35,8 @@ def read(
 
 
 def rows(records: list[dict[str, Any]], stream: str) -> list[dict[str, Any]]:
-    found = [message["record"] for message in records if message["stream"] == stream]
-    return sorted(found, key=lambda row: [row[key] for key in KEYS[stream]])
+    stream_records = [message["record"] for message in records if message["stream"] == stream]
+    return sorted(stream_records, key=lambda row: [row[key] for key in KEYS[stream]])
 
 
 def test_first_run_reads_everything_and_second_run_only_new_records(tmp_path: Path) -> None:
@@ -50,9 +50,9 @@ def test_first_run_reads_everything_and_second_run_only_new_records(tmp_path: Pa
     assert rows(records, "notes") == [row for n in range(1, 4) for row in api.list_notes(n)]
     assert rows(records, "events") == sorted(api.list_events(), key=lambda row: row["id"])
     later = server.API(regions=4, records=60, customers=3, until="2024-01-20T00:00:00Z")
-    again, _, code = read(later, tmp_path, state)
+    second, _, code = read(later, tmp_path, state)
     assert code == 0
-    assert rows(again, "orders") == sorted(
+    assert rows(second, "orders") == sorted(
         (
             row
             for name in api.list_regions()
@@ -60,7 +60,7 @@ def test_first_run_reads_everything_and_second_run_only_new_records(tmp_path: Pa
         ),
         key=lambda row: (row["region"], row["id"]),
     )
-    assert 4 * len(later.list_orders("region-00")) > len(rows(again, "orders")) > 0
+    assert 4 * len(later.list_orders("region-00")) > len(rows(second, "orders")) > 0
 
 
 def test_no_record_is_lost_by_server_errors_and_rate_limits(tmp_path: Path) -> None:

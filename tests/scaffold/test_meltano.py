@@ -51,7 +51,7 @@ def made(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def meltano(made: Path, project: Project, *arguments: str) -> str:
+def meltano(folder: Path, project: Project, *arguments: str) -> str:
     """Run Meltano in a project's folder without a network; return its output."""
     assert MELTANO is not None
     inherited = {
@@ -59,10 +59,10 @@ def meltano(made: Path, project: Project, *arguments: str) -> str:
         for name, value in os.environ.items()
         if not name.startswith(("MELTANO_", "TAP_", "TARGET_", "PYTHON"))
     }
-    programs = [str(made / "programs"), str(Path(sys.executable).parent), os.environ["PATH"]]
+    programs = [str(folder / "programs"), str(Path(sys.executable).parent), os.environ["PATH"]]
     process = subprocess.run(
         [str(MELTANO.parent / "meltano"), *arguments],
-        cwd=made / project.name,
+        cwd=folder / project.name,
         capture_output=True,
         text=True,
         timeout=600,
@@ -74,8 +74,8 @@ def meltano(made: Path, project: Project, *arguments: str) -> str:
             "MELTANO_CLI_DISABLE_VERSION_CHECK": "1",
             "MELTANO_HUB_URL": "http://127.0.0.1:9",
             "NO_COLOR": "1",
-            "TAP_EVENTS_FOLDER": str(made / "source"),
-            "TARGET_FILES_FOLDER": str(made / "loaded"),
+            "TAP_EVENTS_FOLDER": str(folder / "source"),
+            "TARGET_FILES_FOLDER": str(folder / "loaded"),
         },
     )
     assert process.returncode == 0, process.stdout + process.stderr

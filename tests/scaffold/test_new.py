@@ -87,7 +87,7 @@ def test_new_tap_of_files_reads_lines_with_any_characters(made: Path, tmp_path: 
     process = run(made / "tap-my-own-files", "tap_my_own_files", "--config", config)
 
     messages = [json.loads(line) for line in process.stdout.split("\n") if line]
-    assert [each["record"] for each in messages if each["type"] == "RECORD"] == [event]
+    assert [message["record"] for message in messages if message["type"] == "RECORD"] == [event]
 
 
 @pytest.mark.thorough
@@ -122,8 +122,10 @@ def test_definitions_for_meltano_are_those_of_the_plugin(project: Project, made:
     file = yaml.safe_load((made / project.name / "meltano.yml").read_text("utf-8"))
     assert "version" not in file, "deprecated since Meltano 4.4"
     plugins = file["plugins"]["extractors" if project.plugin_type == "tap" else "loaders"]
-    own = [setting.name for setting in project.settings]
-    about["settings"] = [setting for setting in about["settings"] if setting["name"] in own]
+    own_settings = [setting.name for setting in project.settings]
+    about["settings"] = [
+        setting for setting in about["settings"] if setting["name"] in own_settings
+    ]
     assert about.pop("variant") == "default"
     assert plugins[0] == about
     required = [setting.name for setting in project.settings if setting.required]
@@ -145,12 +147,12 @@ def test_env_example_names_the_variable_of_each_setting(project: Project, made: 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_new_project_is_complete(project: Project, made: Path) -> None:
     folder = made / project.name
-    wanted = {
+    expected = {
         *(".dockerignore", ".env.example", ".github/workflows/test.yml", ".gitignore"),
         *(".pre-commit-config.yaml", "Dockerfile", "LICENSE", "README.md", "meltano.yml"),
         *("plugin.yaml", "pyproject.toml", f"{project.package}/py.typed", "tests/test_core.py"),
     }
-    assert wanted <= {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+    assert expected <= {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     workflow = yaml.safe_load((folder / ".github/workflows/test.yml").read_text("utf-8"))
     commands = [step["run"] for step in workflow["jobs"]["test"]["steps"] if "run" in step]
@@ -165,24 +167,24 @@ def test_git_ignores_what_runs_leave_behind_but_no_file_of_the_project(tmp_path:
     files = [
         str(path.relative_to(folder)) for path in write(Project.from_options("tap-plain"), folder)
     ]
-    left = [
+    generated = [
         *("address.txt", "messages.jsonl", "later.jsonl", "config.json", "state.json", ".env"),
         *("catalog.json", "target.json", "warehouse/x", ".meltano/x", ".venv/x", "wheels/x"),
     ]
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     ignored = subprocess.run(
-        ["git", "check-ignore", *files, *left],
+        ["git", "check-ignore", *files, *generated],
         cwd=folder,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert ignored.stdout.splitlines() == left
+    assert ignored.stdout.splitlines() == generated
 
 
-def instructions(project: Project, made: Path) -> list[tuple[str, str]]:
+def instructions(project: Project, folder: Path) -> list[tuple[str, str]]:
     """Return the instructions and arguments of a project's Dockerfile without comments."""
-    text = (made / project.name / "Dockerfile").read_text("utf-8")
+    text = (folder / project.name / "Dockerfile").read_text("utf-8")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in joined.splitlines()]
@@ -191,25 +193,25 @@ def instructions(project: Project, made: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_new_project_has_a_dockerfile_with_a_non_root_user(project: Project, made: Path) -> None:
     """The instructions are read; no image is built."""
-    found = instructions(project, made)
-    assert {word for word, _ in found} <= {
+    lines = instructions(project, made)
+    assert {word for word, _ in lines} <= {
         *("ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "ENTRYPOINT")
     }
-    assert [value for word, value in found if word == "FROM"] == [
+    assert [value for word, value in lines if word == "FROM"] == [
         "${BASE_IMAGE} AS build",
         "${BASE_IMAGE}",
     ]
-    [user] = [value for word, value in found if word == "USER"]
-    made_users = re.findall(r"useradd --uid 1000 --create-home (\w+)", str(found))
+    [user] = [value for word, value in lines if word == "USER"]
+    made_users = re.findall(r"useradd --uid 1000 --create-home (\w+)", str(lines))
     assert made_users == [user] != ["root"]
-    places = [index for index, (word, _) in enumerate(found) if word in {"USER", "ENTRYPOINT"}]
-    assert [found[index][0] for index in places] == ["USER", "ENTRYPOINT"]
-    [copied, installed] = [value for word, value in found if word == "COPY"]
+    positions = [index for index, (word, _) in enumerate(lines) if word in {"USER", "ENTRYPOINT"}]
+    assert [lines[index][0] for index in positions] == ["USER", "ENTRYPOINT"]
+    [copied, installed] = [value for word, value in lines if word == "COPY"]
     assert (copied, installed) == (". /build", "--from=build /app /app")
-    assert json.loads(found[places[1]][1]) == [project.name]
-    variables = [value for word, value in found if word == "ENV" and "AIRBYTE" in value]
-    wanted = [f'AIRBYTE_ENTRYPOINT="{project.name}"'] if project.plugin_type == "tap" else []
-    assert variables == wanted
+    assert json.loads(lines[positions[1]][1]) == [project.name]
+    variables = [value for word, value in lines if word == "ENV" and "AIRBYTE" in value]
+    expected = [f'AIRBYTE_ENTRYPOINT="{project.name}"'] if project.plugin_type == "tap" else []
+    assert variables == expected
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
@@ -243,8 +245,8 @@ def test_dockerfile_entry_point_is_an_installed_program(made: Path, tmp_path: Pa
 
 def check_with_ruff(folder: Path) -> None:
     """Check all projects in a folder with ruff, which reads the settings of each project."""
-    for asked in (("format", "--check", "--diff", "--no-cache"), ("check", "--no-cache")):
-        process = run(folder, "ruff", *asked, ".")
+    for arguments in (("format", "--check", "--diff", "--no-cache"), ("check", "--no-cache")):
+        process = run(folder, "ruff", *arguments, ".")
         assert process.returncode == 0, process.stdout + process.stderr
 
 
@@ -254,10 +256,10 @@ def test_new_projects_pass_their_own_ruff(made: Path) -> None:
 
 def test_new_projects_with_long_names_pass_their_own_ruff(tmp_path: Path) -> None:
     """The names of the package and of the classes are in imports and calls."""
-    words = "salesforce-marketing-cloud-for-customers-in-europe"
+    long_name = "salesforce-marketing-cloud-for-customers-in-europe"
     for project in PROJECTS:
         for length in (12, 20, 26, 32, 40, 50):
-            name = f"{project.plugin_type}-{words[:length].rstrip('-')}"
+            name = f"{project.plugin_type}-{long_name[:length].rstrip('-')}"
             long = Project.from_options(name, project.kind, project.auth, project.pagination)
             write(long, tmp_path / f"{project.name}-{length}")
     check_with_ruff(tmp_path)
@@ -306,13 +308,13 @@ def test_new_command_prints_the_next_steps(
 def test_new_command_does_not_overwrite_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine = tmp_path / "mine.txt"
-    mine.write_text("mine")
+    own_file = tmp_path / "mine.txt"
+    own_file.write_text("mine")
 
     assert main(["new", "tap-example", "--folder", str(tmp_path)]) == 1
 
     assert "already exists" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == [mine]
+    assert list(tmp_path.iterdir()) == [own_file]
 
 
 def test_folder_that_cannot_be_written_is_an_error(
@@ -375,10 +377,10 @@ def test_name_that_would_hide_a_name_of_the_sdk_is_rejected() -> None:
         Project.from_options("tap-core")
 
 
-@pytest.mark.parametrize("words", [["example"], ["tap-x", "--kind", "soap"], ["target-spark"]])
+@pytest.mark.parametrize("arguments", [["example"], ["tap-x", "--kind", "soap"], ["target-spark"]])
 def test_invalid_option_of_the_command_is_a_usage_error(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The exit code is that of an invalid command line, and nothing is written."""
-    assert main(["new", *words]) == 2
+    assert main(["new", *arguments]) == 2
     assert "Usage: " in capsys.readouterr().err

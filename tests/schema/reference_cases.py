@@ -99,17 +99,19 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 def outcomes(package: str) -> dict[str, Any]:
     """Return the resolved schema of every case without its ``definitions``, or its error."""
     resolve = importlib.import_module(f"{package}.singerlib").resolve_schema_references
-    found: dict[str, Any] = {}
+    outcomes_by_case: dict[str, Any] = {}
     for name, case in CASES.items():
         schema, refs = json.loads(json.dumps(case))
         try:
             result = resolve(schema, refs)
         except Exception as ex:  # noqa: BLE001 - that there is an error is compared
-            found[name] = f"an error: {bool(ex.args or str(ex))}"
+            outcomes_by_case[name] = f"an error: {bool(ex.args or str(ex))}"
         else:
             assert result is schema
-            found[name] = {k: v for k, v in result.items() if k not in {"definitions", "$defs"}}
-    return found
+            outcomes_by_case[name] = {
+                k: v for k, v in result.items() if k not in {"definitions", "$defs"}
+            }
+    return outcomes_by_case
 
 
 if __name__ == "__main__":

@@ -31,15 +31,19 @@ FILES = ["users", "plain", "groups", "list", "torn", "none"]
 def outcomes(package: str) -> dict[str, Any]:
     """Return the schema, or the error and its cause, of every document, key and set of keys."""
     source = importlib.import_module(f"{package}.schema.source")
-    found: dict[str, Any] = {}
+    outcomes_by_case: dict[str, Any] = {}
     for name, components in COMPONENTS.items():
         for component in components:
             for keys in ((), ("id",)):
                 openapi_source = source.OpenAPISchema(DOCUMENTS / name)
-                found[f"{name} {component} {keys}"] = outcome(openapi_source, component, keys)
+                outcomes_by_case[f"{name} {component} {keys}"] = outcome(
+                    openapi_source, component, keys
+                )
     for name in FILES:
-        found[f"files {name}"] = outcome(source.SchemaDirectory(DOCUMENTS / "files"), name, ())
-    return json.loads(json.dumps(found, default=repr))
+        outcomes_by_case[f"files {name}"] = outcome(
+            source.SchemaDirectory(DOCUMENTS / "files"), name, ()
+        )
+    return json.loads(json.dumps(outcomes_by_case, default=repr))
 
 
 def outcome(source: Any, key: str, keys: tuple[str, ...]) -> Any:

@@ -61,8 +61,8 @@ def test_remote_document_can_reference_only_documents_of_its_host(tmp_path, kind
         spec = {"openapi": "3.0.3", "components": {"schemas": {"A": {"$ref": name}}}}
         headers = {"Content-Type": "application/json"}
 
-        def answer(asked):
-            if asked.path == "/moved.json":
+        def answer(request):
+            if request.path == "/moved.json":
                 return Reply("", 302, {"Location": f"{other.url}/x.json"})
             return Reply(spec, headers=headers)
 
@@ -262,11 +262,11 @@ def test_source_can_be_a_path_string_resource_or_dict(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     resource = importlib.resources.files("of_specs") / "spec.JSON"
     sys.modules.pop("of_specs")
-    found = [
+    schemas = [
         OpenAPISchema(source).get_schema("Company")
         for source in (V2, str(V2), resource, json.loads(V2.read_text()))
     ]
-    assert all(schema == found[0] for schema in found)
+    assert all(schema == schemas[0] for schema in schemas)
 
 
 def test_spec_can_be_set():

@@ -112,9 +112,9 @@ def test_schema_is_normalized(schema, expected):
     ],
 )
 def test_optional_property_becomes_nullable(schema, expected):
-    found = normalize_property(**schema)
-    assert found == expected
-    assert Draft202012Validator(found).is_valid(None) or "True" in str(schema)
+    result = normalize_property(**schema)
+    assert result == expected
+    assert Draft202012Validator(result).is_valid(None) or "True" in str(schema)
 
 
 def test_key_properties_are_never_nullable():
@@ -127,19 +127,19 @@ def test_key_properties_are_never_nullable():
             "d": {"type": "string"},
         },
     }
-    found = normalize(record, key_properties=("a", "b", "c"))
-    types = {name: one["type"] for name, one in found["properties"].items()}
-    assert found["type"] == "object"
+    schema = normalize(record, key_properties=("a", "b", "c"))
+    types = {name: definition["type"] for name, definition in schema["properties"].items()}
+    assert schema["type"] == "object"
     assert types == {"a": "string", "b": "integer", "c": "string", "d": ["string", "null"]}
 
 
 def test_value_schemas_of_maps_are_normalized():
     value = {"type": "string", "nullable": True, "enum": ["a"]}
     record = {"type": "object", "additionalProperties": value, "patternProperties": {"^x": value}}
-    found = normalize(record, key_properties=("id",))
+    schema = normalize(record, key_properties=("id",))
     expected = {"type": ["string", "null"]}
-    assert found["additionalProperties"] == expected
-    assert found["patternProperties"] == {"^x": expected}
+    assert schema["additionalProperties"] == expected
+    assert schema["patternProperties"] == {"^x": expected}
 
 
 def test_nested_all_of_is_merged():
@@ -158,8 +158,8 @@ def test_enum_kept_by_the_author_gets_null():
 
     record = {"type": "object", "properties": {"a": {"type": "string", "enum": ["x"]}}}
     for keys, values in (((), ["x", None]), (("a",), ["x"])):
-        found = Keeping().preprocess_schema(record, key_properties=keys)
-        assert found["properties"]["a"]["enum"] == values
+        result = Keeping().preprocess_schema(record, key_properties=keys)
+        assert result["properties"]["a"]["enum"] == values
 
 
 def test_each_step_of_the_normalizer_can_be_overridden():
@@ -197,7 +197,7 @@ def test_each_step_of_the_normalizer_can_be_overridden():
 
 
 @pytest.mark.parametrize(
-    "one, other, expected",
+    "first, other, expected",
     [
         ({"type": "object"}, {"type": ["object", "null"]}, {"type": "object"}),
         ({"type": "number"}, {"type": "integer"}, {"type": "integer"}),
@@ -229,10 +229,10 @@ def test_each_step_of_the_normalizer_can_be_overridden():
         ),
     ],
 )  # fmt: skip
-def test_two_schemas_are_merged(one, other, expected):
-    before = deepcopy((one, other))
-    assert merge_schemas([one, other]) == expected
-    assert (one, other) == before
+def test_two_schemas_are_merged(first, other, expected):
+    before = deepcopy((first, other))
+    assert merge_schemas([first, other]) == expected
+    assert (first, other) == before
 
 
 # Random schemas
@@ -296,11 +296,11 @@ def size(value):
 @given(schema=SCHEMAS, keys=KEYS)
 def test_normalized_schema_is_valid_json_schema(schema, keys):
     before = deepcopy(schema)
-    found = normalize(schema, key_properties=keys)
-    Draft202012Validator.check_schema(found)
-    Draft7Validator.check_schema(found)
+    result = normalize(schema, key_properties=keys)
+    Draft202012Validator.check_schema(result)
+    Draft7Validator.check_schema(result)
     assert schema == before
-    assert json.loads(json.dumps(found)) == found
+    assert json.loads(json.dumps(result)) == result
 
 
 @WITHOUT_DEADLINE

@@ -141,9 +141,9 @@ def test_references_to_anchors_and_boolean_schemas_are_resolved():
             "nothing": False,
         },
     }
-    found = resolve_schema_references(schema)["properties"]
-    assert found["a"]["type"] == "null"
-    assert [found["b"], found["c"], found["d"]] == [{}, {"not": {}}, True]
+    result = resolve_schema_references(schema)["properties"]
+    assert result["a"]["type"] == "null"
+    assert [result["b"], result["c"], result["d"]] == [{}, {"not": {}}, True]
 
 
 def test_references_without_the_first_slash_are_resolved():
@@ -209,7 +209,7 @@ SCHEMAS = st.recursive(
 def reorder(value, keyword=None):
     """Return an equal schema with keys, types, enum and required in another order."""
     if isinstance(value, list):
-        turned = [reorder(one) for one in value]
+        turned = [reorder(item) for item in value]
         return turned[::-1] if keyword in {"type", "enum", "required"} else turned
     if not isinstance(value, dict):
         return value
@@ -243,7 +243,7 @@ def test_normal_form_is_idempotent(schema):
 
 
 @pytest.mark.parametrize(
-    "one, other",
+    "first, other",
     [
         ({"type": "string"}, {"type": ["string", "null"]}),
         ({"type": "object", "required": ["a"]}, {"type": "object"}),
@@ -255,8 +255,8 @@ def test_normal_form_is_idempotent(schema):
         ({"const": ["a", "b"]}, {"const": ["b", "a"]}),
     ],
 )
-def test_different_schemas_have_different_normal_forms(one, other):
-    assert normalize(one) != normalize(other)
+def test_different_schemas_have_different_normal_forms(first, other):
+    assert normalize(first) != normalize(other)
 
 
 def test_properties_named_like_keywords_are_not_reordered():

@@ -76,9 +76,9 @@ def test_defaults_apply_at_every_depth():
 
 
 def test_keywords_are_written_in_a_fixed_order():
-    one = Schema.from_dict({"type": "string", "title": "t", "const": "1", "$id": "i"})
+    first = Schema.from_dict({"type": "string", "title": "t", "const": "1", "$id": "i"})
     other = Schema.from_dict({"$id": "i", "const": "1", "title": "t", "type": "string"})
-    assert list(one.to_dict()) == list(other.to_dict()) == ["title", "type", "$id", "const"]
+    assert list(first.to_dict()) == list(other.to_dict()) == ["title", "type", "$id", "const"]
 
 
 def test_unknown_keyword_argument_is_an_error():

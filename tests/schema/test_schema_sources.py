@@ -135,10 +135,10 @@ def test_stream_resolves_its_schema_once_and_keeps_changes():
     class Other(Things):
         schema = StreamSchema(CountingSource())
 
-    one, other = Other(), Other()
-    one.schema["properties"]["mine"] = {}
-    assert one.schema is one.schema
-    assert list(one.schema["properties"]) == ["mine"]
+    first, other = Other(), Other()
+    first.schema["properties"]["mine"] = {}
+    assert first.schema is first.schema
+    assert list(first.schema["properties"]) == ["mine"]
     assert other.schema["properties"] == {}
 
 
@@ -232,9 +232,9 @@ class TapNodes(Tap):
 def test_discovery_outputs_the_resolved_schemas(capsys):
     with pytest.raises(SystemExit, match="0"):
         TapNodes.cli(["--discover"])
-    found = {s["stream"]: s for s in json.loads(capsys.readouterr().out)["streams"]}
-    assert found["plain"]["schema"] == PLAIN
-    assert found["nodes"]["schema"] == {
+    streams = {s["stream"]: s for s in json.loads(capsys.readouterr().out)["streams"]}
+    assert streams["plain"]["schema"] == PLAIN
+    assert streams["nodes"]["schema"] == {
         "type": "object",
         "properties": {
             "value": {"type": "string"},
@@ -242,7 +242,7 @@ def test_discovery_outputs_the_resolved_schemas(capsys):
             "all": {"type": ["array", "null"], "items": {}},
         },
     }
-    breadcrumbs = [entry["breadcrumb"] for entry in found["nodes"]["metadata"]]
+    breadcrumbs = [entry["breadcrumb"] for entry in streams["nodes"]["metadata"]]
     assert ["properties", "next"] in breadcrumbs
 
 
@@ -257,10 +257,10 @@ def test_sync_conforms_records_to_the_resolved_schemas(capsys):
 
 def test_key_properties_of_an_input_catalog_change_the_schema():
     catalog = TapNodes().catalog_dict
-    [entry] = [one for one in catalog["streams"] if one["stream"] == "nodes"]
+    [entry] = [item for item in catalog["streams"] if item["stream"] == "nodes"]
     entry["key_properties"] = []
-    for one in entry["metadata"]:
-        one["metadata"].pop("table-key-properties", None)
+    for item in entry["metadata"]:
+        item["metadata"].pop("table-key-properties", None)
     stream = TapNodes(catalog=catalog).streams["nodes"]
     assert stream.schema["properties"]["value"]["type"] == ["string", "null"]
     assert stream.effective_schema["properties"]["value"]["type"] == "string"

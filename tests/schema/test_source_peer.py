@@ -81,7 +81,7 @@ def test_every_listed_difference_exists(both):
 
 
 @pytest.mark.parametrize(
-    "case, place",
+    "case, path",
     [
         ("shop_v2.json Company ()", ("required",)),
         ("shop_v30.yaml Wrapped ()", ("properties", "kind", "type")),
@@ -89,9 +89,9 @@ def test_every_listed_difference_exists(both):
         ("shop_v31.json Choice ()", ("properties", "what")),
     ],
 )
-def test_no_information_of_singer_sdks_schema_is_lost(both, case, place):
-    ours, theirs = (one[case] for one in both)
-    for step in place:
+def test_no_information_of_singer_sdks_schema_is_lost(both, case, path):
+    ours, theirs = (schemas[case] for schemas in both)
+    for step in path:
         ours, theirs = ours[step], theirs[step]
     if isinstance(ours, list):
         known = theirs if isinstance(theirs, list) else [theirs]

@@ -17,14 +17,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--processes", type=int, help="as many as processors, unless given")
-    given = parser.parse_args()
-    if given.seed is not None:
-        return _show(given.seed)
+    options = parser.parse_args()
+    if options.seed is not None:
+        return _show(options.seed)
     failed = 0
-    for found in failures(given.first, given.count, given.processes):
+    for failure in failures(options.first, options.count, options.processes):
         failed += 1
-        print(found, flush=True)
-    print(f"{given.count} schedules, {failed} failed")
+        print(failure, flush=True)
+    print(f"{options.count} schedules, {failed} failed")
     return 1 if failed else 0
 
 

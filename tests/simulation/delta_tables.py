@@ -77,8 +77,8 @@ class SimulatedSnapshot:
 
 
 def _info(marker: str | None, metrics: Mapping[str, int]) -> dict[str, Any]:
-    told = {name: str(count) for name, count in metrics.items()}
-    return {"commitInfo": {"userMetadata": marker, "operationMetrics": told}}
+    operation_metrics = {name: str(count) for name, count in metrics.items()}
+    return {"commitInfo": {"userMetadata": marker, "operationMetrics": operation_metrics}}
 
 
 def _add(path: Path, rows: int) -> dict[str, Any]:
@@ -129,8 +129,8 @@ class DeltaTables:
         if not versions:
             return []
         newest = versions[-1]
-        if gone := set(newest.files) - set(names_in(self._root / name)):
-            raise FileNotFoundError(f"the table names {gone}, which are not there")
+        if missing := set(newest.files) - set(names_in(self._root / name)):
+            raise FileNotFoundError(f"the table names {missing}, which are not there")
         key = (newest.id, newest.version)
         if key not in self._rows:
             self._rows[key] = self._live(newest)
@@ -164,7 +164,9 @@ class DeltaTables:
 
     def left(self, name: str, jobs: Sequence[str]) -> list[str]:
         prefixes = tuple(map(data_files._staging_prefix, jobs))
-        return [found for found in names_in(self._root / name) if found.startswith(prefixes)]
+        return [
+            file_name for file_name in names_in(self._root / name) if file_name.startswith(prefixes)
+        ]
 
     # Operations of deltalake
 
@@ -175,11 +177,11 @@ class DeltaTables:
 
     def _create(self, table: Table) -> None:
         folder = Path(table.path)
-        made = {"metaData": {"id": uuid.uuid4().hex, "configuration": _PROPERTIES}}
+        metadata = {"metaData": {"id": uuid.uuid4().hex, "configuration": _PROPERTIES}}
 
         def effect() -> None:
             (folder / "_delta_log").mkdir(parents=True, exist_ok=True)
-            self._publish(folder.name, 0, [_info(None, {}), made])
+            self._publish(folder.name, 0, [_info(None, {}), metadata])
 
         (folder / "_delta_log").mkdir(parents=True, exist_ok=True)
         self._disk.try_to_write("a commit")
@@ -217,15 +219,15 @@ class DeltaTables:
 
     # Operations of Spark
 
-    def check(self, words: str) -> None:
+    def check(self, statement: str) -> None:
         """Raise NoTableError if the table of a statement or a reference does not exist."""
-        found = re.search(r"delta\.`file://([^`]+)`", words)
-        if found is None or not self.exists(Path(found[1]).name):
+        match = re.search(r"delta\.`file://([^`]+)`", statement)
+        if match is None or not self.exists(Path(match[1]).name):
             raise NoTableError("[DELTA_PATH_DOES_NOT_EXIST]")
 
-    def execute(self, words: str) -> None:
-        self.check(words)
-        raise AssertionError(words)
+    def execute(self, statement: str) -> None:
+        self.check(statement)
+        raise AssertionError(statement)
 
     def merge(self, ref: str, batch: SimulatedFrame) -> None:
         """Merge a batch into a table and commit it.
@@ -242,24 +244,26 @@ class DeltaTables:
 
     def _merge(self, folder: Path, batch: SimulatedFrame) -> None:
         read = self._versions[folder.name][-1]
-        there = {row["id"]: row for row in self._live(read)}
-        merged = {**there, **{row["id"]: row for row in batch.data}}
+        existing = {row["id"]: row for row in self._live(read)}
+        merged = {**existing, **{row["id"]: row for row in batch.data}}
         self._scheduler.step("while a MERGE runs")
         file = folder / f"part-{uuid.uuid4().hex}.parquet"
         self._disk.put_rows(file, list(merged.values()))
-        updated = sum(row["id"] in there for row in batch.data)
+        updated = sum(row["id"] in existing for row in batch.data)
         metrics = {
             "numSourceRows": len(batch.data),
             "numTargetRowsInserted": len(batch.data) - updated,
             "numTargetRowsUpdated": updated,
             "numTargetFilesAdded": 1,
         }
-        asked = {key.removeprefix(_SETTINGS): value for key, value in batch.spark.settings.items()}
+        settings = {
+            key.removeprefix(_SETTINGS): value for key, value in batch.spark.settings.items()
+        }
         actions = [
-            _info(asked.get("commitInfo.userMetadata"), metrics),
+            _info(settings.get("commitInfo.userMetadata"), metrics),
             *({"remove": {"path": name}} for name in read.files),
             _add(file, len(merged)),
-            _transaction(asked["write.txnAppId"], int(asked["write.txnVersion"])),
+            _transaction(settings["write.txnAppId"], int(settings["write.txnVersion"])),
         ]
 
         def effect() -> None:
@@ -292,16 +296,16 @@ class DeltaTables:
 
 def _after(before: SimulatedSnapshot, actions: Sequence[Mapping[str, Any]]) -> SimulatedSnapshot:
     files, transactions = dict.fromkeys(before.files), dict(before.transactions)
-    found = replace(before, version=before.version + 1)
+    after = replace(before, version=before.version + 1)
     for action in actions:
         if "metaData" in action:
-            found.id = action["metaData"]["id"]
-            found.properties = action["metaData"]["configuration"]
+            after.id = action["metaData"]["id"]
+            after.properties = action["metaData"]["configuration"]
         if "txn" in action:
             transactions[action["txn"]["appId"]] = action["txn"]["version"]
         if "add" in action:
             files[action["add"]["path"]] = None
         if "remove" in action:
             del files[action["remove"]["path"]]
-    found.files, found.transactions = tuple(files), transactions
-    return found
+    after.files, after.transactions = tuple(files), transactions
+    return after

@@ -93,8 +93,12 @@ class _Metadata:
 
     def to_json(self) -> str:
         snapshots = [
-            {"snapshot-id": each.id, "parent-snapshot-id": each.parent, "summary": each.summary}
-            for each in self.line
+            {
+                "snapshot-id": snapshot.id,
+                "parent-snapshot-id": snapshot.parent,
+                "summary": snapshot.summary,
+            }
+            for snapshot in self.line
         ]
         current = self.line[-1].id if self.line else None
         document = {"table-uuid": self.uuid, "current-snapshot-id": current}
@@ -121,8 +125,10 @@ class _Change:
         Raises:
             ValidationException: there is a conflict.
         """
-        later = list(itertools.takewhile(lambda each: each.id != self.since, reversed(base.line)))
-        if self.validates and any(each.added or each.removes for each in later):
+        later = list(
+            itertools.takewhile(lambda snapshot: snapshot.id != self.since, reversed(base.line))
+        )
+        if self.validates and any(snapshot.added or snapshot.removes for snapshot in later):
             raise ValidationException("Found conflicting files that can contain records")
         files = self.added if self.replaces else (*base.files, *self.added)
         removed = base.files if self.replaces else ()
@@ -136,8 +142,8 @@ class _Change:
             **self.summary,
         }
         parent = base.line[-1].id if base.line else None
-        made = _Snapshot(id_, parent, self.added, files, bool(removed), summary)
-        return replace(base, version=base.version + 1, line=(*base.line, made))
+        new_snapshot = _Snapshot(id_, parent, self.added, files, bool(removed), summary)
+        return replace(base, version=base.version + 1, line=(*base.line, new_snapshot))
 
 
 @dataclass
@@ -149,8 +155,8 @@ class _Write:
     name: str
     asked: dict[str, str] = field(default_factory=dict)
 
-    def options(self, **asked: str) -> _Write:
-        self.asked.update(asked)
+    def options(self, **kwargs: str) -> _Write:
+        self.asked.update(kwargs)
         return self
 
     def option(self, key: str, value: str) -> _Write:
@@ -171,8 +177,8 @@ class _Write:
             added = self.tables.write_files(self.name, self.frame.data)
             marker = self.asked.get(f"snapshot-property.{_MARKER}")
             summary = {} if marker is None else {_MARKER: marker}
-            at = None if since is None else int(since)
-            change = _Change(added, summary, validates=validates, since=at)
+            since_id = None if since is None else int(since)
+            change = _Change(added, summary, validates=validates, since=since_id)
             self.tables.commit(self.name, base, change)
 
 
@@ -200,9 +206,9 @@ class IcebergTables:
             snapshot_rollback: {"load": self._load},
         }
 
-    def _load(self, _spark: object, place: Any) -> _Loaded:
-        metadata = self._versions[place.name][-1]
-        return _Loaded(metadata, self._metadata_file(place.name, metadata))
+    def _load(self, _spark: object, location: Any) -> _Loaded:
+        metadata = self._versions[location.name][-1]
+        return _Loaded(metadata, self._metadata_file(location.name, metadata))
 
     # Called by the schedule
 
@@ -226,7 +232,7 @@ class IcebergTables:
 
         Iceberg compares uuids only if it reads another version than its known one.
         """
-        at_work = any(found == name and version <= 2 for found, version in self._writes)
+        at_work = any(table == name and version <= 2 for table, version in self._writes)
         return self.exists(name) and not at_work
 
     def remove(self, name: str) -> None:
@@ -254,14 +260,14 @@ class IcebergTables:
     def write(self, frame: SimulatedFrame, ref: str) -> _Write:
         return _Write(self, frame, _name_in(ref))
 
-    def execute(self, words: str) -> Any:
-        name = _name_in(words)
-        if words.startswith("CREATE TABLE IF NOT EXISTS "):
+    def execute(self, statement: str) -> Any:
+        name = _name_in(statement)
+        if statement.startswith("CREATE TABLE IF NOT EXISTS "):
             return self._create(name)
-        if words.startswith("SHOW TBLPROPERTIES "):
+        if statement.startswith("SHOW TBLPROPERTIES "):
             rows = [SimpleNamespace(key=key, value=value) for key, value in _PROPERTIES.items()]
             return SimpleNamespace(collect=lambda: rows)
-        raise AssertionError(words)
+        raise AssertionError(statement)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[_Metadata]:
@@ -302,9 +308,9 @@ class IcebergTables:
 
     def _commit(self, name: str, base: _Metadata, change: _Change) -> None:
         for _ in range(_TRIES):
-            made = change.on(self._refreshed(name, base), next(self._ids))
+            new_metadata = change.on(self._refreshed(name, base), next(self._ids))
             self._disk.try_to_write("metadata")
-            publish = partial(self._publish, name, made)
+            publish = partial(self._publish, name, new_metadata)
             if self._scheduler.call("commit a snapshot", publish):
                 return
         raise CommitFailedException("Version already exists")
@@ -321,11 +327,11 @@ class IcebergTables:
         return versions[-1]
 
     def _create(self, name: str) -> None:
-        made = _Metadata(uuid.uuid4().hex, 1)
+        metadata = _Metadata(uuid.uuid4().hex, 1)
 
         def effect() -> None:
             (self._root / name / "metadata").mkdir(parents=True, exist_ok=True)
-            self._publish(name, made)
+            self._publish(name, metadata)
 
         (self._root / name / "metadata").mkdir(parents=True, exist_ok=True)
         self._disk.try_to_write("metadata")
@@ -336,11 +342,11 @@ class IcebergTables:
         name = _name_in(ref)
         with self.writing(name) as base:
             old = [row for file in base.files for row in read_rows(file.path)]
-            there = {row["id"] for row in old}
+            existing_ids = {row["id"] for row in old}
             fresh = {row["id"]: row for row in batch.data}
             rows = [fresh.pop(row["id"], row) for row in old] + list(fresh.values())
             added = self.write_files(name, rows)
-            updated = sum(row["id"] in there for row in batch.data)
+            updated = sum(row["id"] in existing_ids for row in batch.data)
             summary = {
                 _MARKER: batch.spark.settings[_SETTING],
                 f"{_COUNTS}inserted": str(len(batch.data) - updated),
@@ -353,13 +359,13 @@ class IcebergTables:
 
     # The metadata
 
-    def _publish(self, name: str, made: _Metadata) -> bool:
+    def _publish(self, name: str, metadata: _Metadata) -> bool:
         """Create a version atomically; return False if it exists."""
         versions = self._versions.get(name, [])
-        if made.version != len(versions) + 1:
+        if metadata.version != len(versions) + 1:
             return False
-        self._metadata_file(name, made).write_text(made.to_json())
-        self._versions[name] = [*versions, made]
+        self._metadata_file(name, metadata).write_text(metadata.to_json())
+        self._versions[name] = [*versions, metadata]
         return True
 
     def _metadata_file(self, name: str, metadata: _Metadata) -> Path:
@@ -383,7 +389,11 @@ class _Loaded:
 
     def snapshot(self, id_: int) -> SimpleNamespace:
         """Return a snapshot; the metadata file stands in for its manifest list."""
-        (found,) = (each for each in self.metadata.line if each.id == id_)
+        (snapshot_,) = (
+            snapshot_of_line
+            for snapshot_of_line in self.metadata.line
+            if snapshot_of_line.id == id_
+        )
         files = [
             SimpleNamespace(
                 location=lambda file=file: f"file://{file.path}",
@@ -391,7 +401,7 @@ class _Loaded:
                 recordCount=lambda file=file: file.rows,
                 content=lambda: SimpleNamespace(id=lambda: 0),
             )
-            for file in found.added
+            for file in snapshot_.added
         ]
         return SimpleNamespace(
             manifestListLocation=lambda: f"file://{self.file}",
@@ -401,9 +411,9 @@ class _Loaded:
         )
 
 
-def _name_in(words: str) -> str:
+def _name_in(statement: str) -> str:
     """Return the last part of the table's identifier in a statement."""
-    found = re.search(r"((?:`[^`]+`\.?)+)", words)
-    if found is None:
-        raise AssertionError(words)
-    return re.findall(r"`([^`]+)`", found[1])[-1]
+    match = re.search(r"((?:`[^`]+`\.?)+)", statement)
+    if match is None:
+        raise AssertionError(statement)
+    return re.findall(r"`([^`]+)`", match[1])[-1]

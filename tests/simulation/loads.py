@@ -84,8 +84,8 @@ class InvariantError(AssertionError):
 class SequentialPipeline(CommitPipeline):
     """A pipeline without threads: the schedule decides when a waiting commit is made."""
 
-    def __init__(self, scheduler: Scheduler, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, scheduler: Scheduler, *args: Any) -> None:
+        super().__init__(*args)
         self._scheduler = scheduler
         self._max_threads = 0
 
@@ -238,8 +238,8 @@ class Schedule:
     def close(self) -> None:
         """End the threads, and close the files, of runs that were killed."""
         self.scheduler.close()
-        for each in self._spools:
-            each.close()
+        for spool_files in self._spools:
+            spool_files.close()
 
     # Processes
 
@@ -283,8 +283,8 @@ class Schedule:
             self._begun.pop(run.id, None)
 
     def _feed(self, loading: Loader, name: str, marker: Any) -> None:
-        done = -1 if marker is None else json.loads(marker.state)["at"]
-        sent = {self._id(name, number) for number in range(done + 1, RECORDS)}
+        committed = -1 if marker is None else json.loads(marker.state)["at"]
+        sent = {self._id(name, number) for number in range(committed + 1, RECORDS)}
         self.again.update(row["id"] for row in self._rows() if row["id"] in sent)
         decoder = SingerReader()
         keys = ["id"] if self.keyed else []
@@ -292,7 +292,7 @@ class Schedule:
             {"type": "SCHEMA", "stream": stream, "schema": _SCHEMA, "key_properties": keys}
             for stream in self.streams
         ]
-        for number in range(done + 1, RECORDS):
+        for number in range(committed + 1, RECORDS):
             record = {"id": self._id(name, number), "v": number}
             stream = self._stream(number)
             self._send_limited.add((name, stream))
@@ -311,14 +311,14 @@ class Schedule:
         return self.streams[number % len(self.streams)]
 
     def _emit(self, name: str, run: str, line: bytes) -> None:
-        at = json.loads(line)["at"]
-        self.scheduler.log.append(f"{name}: state {at} leaves")
+        position = json.loads(line)["at"]
+        self.scheduler.log.append(f"{name}: state {position} leaves")
         self._at_work.add(run)
-        if run in self._bound and at > self._limit:
-            raise InvariantError(f"state {at} left after the table was {self.gone}")
-        self.released[name] = max(at, self.released.get(name, -1))
+        if run in self._bound and position > self._limit:
+            raise InvariantError(f"state {position} left after the table was {self.gone}")
+        self.released[name] = max(position, self.released.get(name, -1))
         if not self.gone:
-            self._check_state(name, at)
+            self._check_state(name, position)
 
     def looked(self, run: str, table: str) -> None:
         """Record that a run has seen a table; before, the run would accept any table."""
@@ -371,12 +371,12 @@ class Schedule:
             newest[row["id"]] = max(row["v"], newest.get(row["id"], -1))
         return newest
 
-    def _check_state(self, name: str, at: int) -> None:
+    def _check_state(self, name: str, position: int) -> None:
         newest = self._newest()
-        for number in range(at + 1):
+        for number in range(position + 1):
             if newest.get(self._id(name, number), -1) < number:
                 raise InvariantError(
-                    f"state {at} of job {name} left, and record {number} is not there"
+                    f"state {position} of job {name} left, and record {number} is not there"
                 )
 
     def _check(self, processes: list[Process]) -> None:
@@ -404,15 +404,15 @@ class Schedule:
         """Check that no row is lost or duplicated."""
         counts = Counter(row["id"] for row in self._rows())
         allowed = Counter[int]() if self.keyed else self.again + Counter(self.theirs)
-        more = counts - Counter(set(counts)) - allowed
+        duplicates = counts - Counter(set(counts)) - allowed
         appends_twice = self.others == "a second machine" and not self.keyed
         # Each run may append a batch to each table before it finds a commit of the other one.
-        if more.total() > (2 * self.flush * len(self.streams) if appends_twice else 0):
-            raise InvariantError(f"rows are there twice: {sorted(more)}")
+        if duplicates.total() > (2 * self.flush * len(self.streams) if appends_twice else 0):
+            raise InvariantError(f"rows are there twice: {sorted(duplicates)}")
         if lost := [key for key in self.theirs if key not in counts]:
             raise InvariantError(f"rows of another tool are gone: {lost}")
-        for name, at in self.released.items():
-            self._check_state(name, at)
+        for name, position in self.released.items():
+            self._check_state(name, position)
 
     def _check_end(self, processes: list[Process]) -> None:
         """Check that one of the last runs loaded all its rows, or another job has the table."""
@@ -420,14 +420,16 @@ class Schedule:
         refused = [process for process in processes if isinstance(process.outcome, TableOwnerError)]
         shares = len(refused) == len(self.streams) == 2  # each job was the first at one table
         if len(ended) + len(refused) != len(processes) or not (ended or shares):
-            raise InvariantError(f"the last runs ended so: {[each.outcome for each in processes]}")
+            raise InvariantError(
+                f"the last runs ended so: {[process_.outcome for process_ in processes]}"
+            )
         for process in ended:
             self._check_state(process.name, RECORDS - 1)
             for stream in self.streams:
                 if (process.name, stream) in self._send_limited:
-                    left = self.tables.left(stream, [process.name])
-                    if left:
-                        raise InvariantError(f"left in table {stream}: {left}")
+                    leftovers = self.tables.left(stream, [process.name])
+                    if leftovers:
+                        raise InvariantError(f"left in table {stream}: {leftovers}")
 
 
 def _no_spark() -> Any:
@@ -487,11 +489,11 @@ def _of_the_loader(schedule: Schedule) -> dict[Any, dict[str, Any]]:
         file = open_private(path)
         return file if path.name == "lock" else SpoolFile(file, scheduler)
 
-    def rename(how: Callable[[Path, Any], Path]) -> Callable[[Path, Any], Path]:
+    def rename(rename_file: Callable[[Path, Any], Path]) -> Callable[[Path, Any], Path]:
         def renamed(path: Path, to: Any) -> Path:
             if not path.is_relative_to(schedule.root):
-                return how(path, to)
-            return scheduler.call(f"rename {path.name[:5]}", lambda: how(path, to))
+                return rename_file(path, to)
+            return scheduler.call(f"rename {path.name[:5]}", lambda: rename_file(path, to))
 
         return renamed
 
@@ -536,15 +538,18 @@ def _find_lock_file(
 @contextlib.contextmanager
 def _replaced(names: Mapping[Any, Mapping[str, Any]]) -> Iterator[None]:
     """Replace names of modules and classes during the context."""
-    before = {owner: {name: getattr(owner, name) for name in put} for owner, put in names.items()}
+    before = {
+        owner: {name: getattr(owner, name) for name in replacements}
+        for owner, replacements in names.items()
+    }
     try:
-        for owner, put in names.items():
-            for name, value in put.items():
+        for owner, replacements in names.items():
+            for name, value in replacements.items():
                 setattr(owner, name, value)
         yield
     finally:
-        for owner, put in before.items():
-            for name, value in put.items():
+        for owner, replacements in before.items():
+            for name, value in replacements.items():
                 setattr(owner, name, value)
 
 

@@ -85,9 +85,9 @@ class ParquetTables:
         path.write_text(json.dumps(row) + "\n")
         return True
 
-    def may_go(self, name: str, how: str) -> bool:
+    def may_go(self, name: str, action: str) -> bool:
         """Return True if no run is committing. Other tools add files without the lock."""
-        return self.exists(name) and (how == "removed" or name not in self._locked)
+        return self.exists(name) and (action == "removed" or name not in self._locked)
 
     def remove(self, name: str) -> None:
         shutil.rmtree(self._root / name)
@@ -98,21 +98,23 @@ class ParquetTables:
         self.append(name, row)
 
     def is_as_replaced(self, name: str) -> bool:
-        names = [found for found in names_in(self._root / name) if found != "_target_spark"]
+        names = [
+            file_name for file_name in names_in(self._root / name) if file_name != "_target_spark"
+        ]
         return len(names) == 1
 
     def left(self, name: str, _jobs: Sequence[str]) -> list[str]:
         folder = self._root / name
         manifest = CommitManifest.read(folder) or CommitManifest()
         known = {"_manifest.json", "_target_spark", *manifest.parts}
-        names = (found for found in names_in(folder) if not found.startswith(_THEIRS))
+        names = (file_name for file_name in names_in(folder) if not file_name.startswith(_THEIRS))
         return sorted(set(names) - known)
 
     def check(self, _ref: str) -> None:
         """Do nothing: the Parquet writer does not ask Spark for tables."""
 
-    def execute(self, words: str) -> None:
-        raise AssertionError(words)
+    def execute(self, statement: str) -> None:
+        raise AssertionError(statement)
 
     def merge(self, ref: str, _batch: object) -> None:
         raise AssertionError(ref)

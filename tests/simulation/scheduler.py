@@ -146,9 +146,9 @@ class Scheduler:
             if kind == "late":
                 self._late.append(lambda: self._try(name, effect))
             raise TimeoutError(110, f"{name}: Connection timed out")
-        found = effect()
+        result = effect()
         self.step(f"after {name}")
-        return found
+        return result
 
     def is_full(self, name: str) -> bool:
         """Return True if the disk is full at a write; it stays full for a while."""
@@ -169,7 +169,7 @@ class Scheduler:
 
     def _go_on(self) -> Process | None:
         """Resume one of the processes, and return it; once all have ended, `run` returns."""
-        alive = [each for each in self._processes if not each.is_done]
+        alive = [process for process in self._processes if not process.is_done]
         if not alive:
             self._control.release()
             return None

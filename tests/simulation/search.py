@@ -31,8 +31,8 @@ def failures(first: int, count: int, processes: int | None = None) -> Iterator[s
             yield from _failures(share)
         return
     with get_context("spawn").Pool(processes) as pool:
-        for found in pool.imap(_failures, shares):
-            yield from found
+        for failures_of_share in pool.imap(_failures, shares):
+            yield from failures_of_share
 
 
 def _failures(seeds: range) -> list[str]:

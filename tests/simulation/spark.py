@@ -55,7 +55,7 @@ class Tables(Protocol):
         """Append a row as another tool does; return False if that failed."""
         ...
 
-    def may_go(self, name: str, how: str, /) -> bool:
+    def may_go(self, name: str, action: str, /) -> bool:
         """Return True if the format detects a removal or replacement of the table now."""
         ...
 
@@ -77,7 +77,7 @@ class Tables(Protocol):
         """Return, by module of the project, the replacements for Spark and its libraries."""
         ...
 
-    def execute(self, words: str, /) -> Any:
+    def execute(self, statement: str, /) -> Any:
         """Execute a statement."""
         ...
 
@@ -89,7 +89,7 @@ class Tables(Protocol):
         """Return a writer of rows to a table."""
         ...
 
-    def check(self, words: str, /) -> None:
+    def check(self, statement: str, /) -> None:
         """Raise Spark's error if the table of a statement or a reference does not exist."""
         ...
 
@@ -117,8 +117,8 @@ class Disk:
 
     scheduler: Scheduler
 
-    def try_to_write(self, what: str) -> None:
-        if self.scheduler.is_full(what):
+    def try_to_write(self, file_kind: str) -> None:
+        if self.scheduler.is_full(file_kind):
             raise no_space()
 
     def put_rows(self, path: Path, rows: Rows) -> None:
@@ -142,7 +142,7 @@ class SimulatedFrame:
 
     @property
     def columns(self) -> list[str]:
-        return [each.name for each in FIELDS]
+        return [field.name for field in FIELDS]
 
     @property
     def schema(self) -> SimpleNamespace:
@@ -214,8 +214,8 @@ class SimulatedSpark:
             getAll={},
         )
 
-    def sql(self, words: str) -> Any:
-        return self.tables.execute(words)
+    def sql(self, statement: str) -> Any:
+        return self.tables.execute(statement)
 
     def table(self, ref: str) -> SimulatedFrame:
         self.tables.check(ref)

@@ -138,12 +138,15 @@ def loading_beside_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def writing_each_manifest_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    write, one = CommitManifest.write, SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="one"))
+    write, fixed_uuid = (
+        CommitManifest.write,
+        SimpleNamespace(uuid4=lambda: SimpleNamespace(hex="one")),
+    )
 
     def writing(self: CommitManifest, folder: Path) -> None:
         (folder / "_manifest.json.one.new").unlink(missing_ok=True)
         with monkeypatch.context() as patch:
-            patch.setattr(parquet_manifest, "uuid", one)
+            patch.setattr(parquet_manifest, "uuid", fixed_uuid)
             write(self, folder)
 
     monkeypatch.setattr(CommitManifest, "write", writing)
@@ -168,7 +171,7 @@ _OF_OTHERS = "left after the table was replaced"
 
 
 @pytest.mark.parametrize(
-    ("fault", "format", "words", "first"),
+    ("fault", "format", "message", "first"),
     [
         pytest.param(
             removing_staging_of_living_runs, "delta", _LOST, 0, marks=pytest.mark.thorough
@@ -199,10 +202,10 @@ def test_a_known_fault_is_found(
     monkeypatch: pytest.MonkeyPatch,
     fault: Callable[[pytest.MonkeyPatch], None],
     format: str | None,
-    words: str,
+    message: str,
     first: int,
 ) -> None:
     """The search starts near a schedule that finds the fault."""
     fault(monkeypatch)
-    found = (failure_of(seed, format) for seed in range(first, first + 6000))
-    assert any(failure and re.search(words, str(failure).splitlines()[0]) for failure in found)
+    failures = (failure_of(seed, format) for seed in range(first, first + 6000))
+    assert any(failure and re.search(message, str(failure).splitlines()[0]) for failure in failures)

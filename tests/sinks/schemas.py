@@ -40,7 +40,7 @@ ANNOTATIONS = {
 def _keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     types = st.sampled_from(TYPES)
     branches = st.lists(inner, min_size=1, max_size=3)
-    words: dict[str, st.SearchStrategy[Any]] = {
+    keywords: dict[str, st.SearchStrategy[Any]] = {
         "type": types | st.lists(types, min_size=1, max_size=3, unique=True),
         "properties": st.dictionaries(NAMES, inner, max_size=4),
         "required": st.lists(NAMES, max_size=2, unique=True),
@@ -70,8 +70,10 @@ def _keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         "dependentRequired": st.just({"a": ["b"]}),
         **ANNOTATIONS,
     }
-    everyday = {name: words[name] for name in ("type", "properties", "required", "items")}
-    return st.fixed_dictionaries({}, optional=words) | st.fixed_dictionaries({}, optional=everyday)
+    everyday = {name: keywords[name] for name in ("type", "properties", "required", "items")}
+    return st.fixed_dictionaries({}, optional=keywords) | st.fixed_dictionaries(
+        {}, optional=everyday
+    )
 
 
 LEAVES = st.booleans() | st.fixed_dictionaries({}, optional={"type": st.sampled_from(TYPES)})

@@ -57,12 +57,12 @@ def test_reference_outside_the_schema_is_rejected(tmp_path: Path, schema: Any):
     with serving() as server:
         server.answers(Reply({"const": "X"}))
         text = json.dumps(schema).replace("URL", server.url)
-        made = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
+        schema_ = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
         value = {"y": 1}
         with pytest.raises(InvalidJSONSchema, match="other documents are not resolved") as caught:
-            refused(made, value)
+            refused(schema_, value)
         with pytest.raises(InvalidJSONSchema):
-            validate_config({"x": value}, {"properties": {"x": made}})
+            validate_config({"x": value}, {"properties": {"x": schema_}})
         assert server.asked == []
     assert "LOCAL-SECRET" not in str(caught.value)
 
@@ -227,14 +227,14 @@ PIECES = [
 def test_both_regex_engines_find_the_same_match(pieces: list[str], text: str):
     """Short texts are matched by `re`, long ones by the interruptible `regex` package."""
     try:
-        found = re.search("".join(pieces), text)
+        match = re.search("".join(pieces), text)
     except re.error:
         return
     timed = Pattern("".join(pieces))
-    assert compile_pattern(timed.text).search(text) == found or found is not None
+    assert compile_pattern(timed.text).search(text) == match or match is not None
     timed._longest = -1
     other = timed.search(text)
-    assert (found and found.span()) == (other and other.span())
+    assert (match and match.span()) == (other and other.span())
 
 
 @pytest.mark.parametrize("part", [r"\w", r"\W", r"\s", r"\S", r"\b.", r"\B.", r"[\w-]", r"[^\W\d]"])
@@ -242,8 +242,8 @@ def test_word_and_space_characters_are_those_of_re_in_any_text(part: str):
     """For the package ``regex``, vowel signs also belong to words, and U+001C is no space."""
     pattern = Pattern(f"(?:{part})+")  # too many steps for `re`
     for text in ("a", "_", "²", "e\u0301", "हि", "\u200c", "\x1c", "\u2003", "-", "1 b"):
-        found, expected = pattern.search(text), re.search(pattern.text, text)
-        assert (found and found.span()) == (expected and expected.span()), text
+        match, expected = pattern.search(text), re.search(pattern.text, text)
+        assert (match and match.span()) == (expected and expected.span()), text
 
 
 def test_references_that_multiply_end_at_a_time_limit(monkeypatch: pytest.MonkeyPatch):

@@ -125,18 +125,18 @@ def test_parquet_null_of_an_object_in_an_array_is_an_absent_property(tmp_path):
 
 
 def test_batch_files_are_read_from_the_configured_storage(tmp_path):
-    given = {
+    config_dict = {
         "encoding": {"format": "jsonl", "compression": "gzip"},
         "storage": {"root": tmp_path.as_uri(), "prefix": "p"},
     }
     (tmp_path / "one file.gz").write_bytes(gzip.compress(b'{"id":1}\n'))
-    config = get_batch_config({"batch_config": given})
+    config = get_batch_config({"batch_config": config_dict})
     assert config is not None
     reader = BatchFileReader("s", SCHEMA, config)
     encoding = BaseBatchFileEncoding("jsonl", "gzip")
     assert list(reader.records("/elsewhere/one%20file.gz", encoding)) == [{"id": 1}]
-    del given["storage"]
-    assert get_batch_config({"batch_config": given}) is None
+    del config_dict["storage"]
+    assert get_batch_config({"batch_config": config_dict}) is None
     assert get_batch_config({}) is None
 
 

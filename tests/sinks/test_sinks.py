@@ -33,9 +33,9 @@ class Keeping(BatchSink):
 class KeepingTarget(Target):
     name = "target-keeping"
 
-    def __init__(self, **given):
+    def __init__(self, **kwargs):
         self.kept = []
-        super().__init__(**given)
+        super().__init__(**kwargs)
 
 
 def kept(*records, schema=None, config=None, **members):
@@ -59,8 +59,8 @@ def test_overridden_validate_and_parse_is_called(caplog):
         {"id": 1, "at": "2024-01-01T00:00:00Z", "z": 1, "_sdc_sequence": 1},
         _validate_and_parse=validate_and_parse,
     )
-    at = datetime(2024, 1, 1, tzinfo=timezone.utc)
-    assert rows == [{"id": 1, "at": at, "z": 1, "mine": True}]
+    time = datetime(2024, 1, 1, tzinfo=timezone.utc)
+    assert rows == [{"id": 1, "at": time, "z": 1, "mine": True}]
     assert "No schema for record field 'z'" in caplog.text
 
 
@@ -131,10 +131,10 @@ def test_error_of_an_invalid_record_names_stream_and_property(rows, reason, capl
     schema = {"properties": {"a": {"type": "object", "properties": {"b": numbers}}}}
     with pytest.raises(InvalidRecord) as raised:
         kept({"id": 1, "a": {"b": [1, "secret"]}}, schema=schema)
-    place = f"stream 'a': a.b[1]: {reason}"
-    assert str(raised.value) == f"Record Message Validation Error: {place}"
+    message = f"stream 'a': a.b[1]: {reason}"
+    assert str(raised.value) == f"Record Message Validation Error: {message}"
     assert raised.value.stream_name == "a"
-    assert f"Record validation failed: {place}" in caplog.text
+    assert f"Record validation failed: {message}" in caplog.text
     assert rows == "true" or "secret" not in caplog.text
 
 

@@ -51,7 +51,7 @@ def test_state_is_released_once_all_earlier_records_are_drained(steps):
             model.log.append((kind, holder))
         elif kind == "drain":
             watermark.remove_holder(holder)
-            model.log = [each for each in model.log if each != ("record", holder)]
+            model.log = [entry for entry in model.log if entry != ("record", holder)]
         elif kind == "state":
             states += 1
             watermark.add_state(b"%d" % states)

@@ -28,8 +28,8 @@ from tap_core.exceptions import SingerSDKDeprecationWarning
 )
 def test_old_import_path_returns_the_class_and_warns(old, name, now):
     with pytest.warns(SingerSDKDeprecationWarning, match=f"Importing {name} from {old} is depr"):
-        found = getattr(import_module(old), name)
-    assert found is getattr(import_module(now), name)
+        old_class = getattr(import_module(old), name)
+    assert old_class is getattr(import_module(now), name)
 
 
 @pytest.mark.parametrize(

@@ -147,12 +147,12 @@ def test_result_processors_of_the_column_types_are_applied():
     engine = sa.create_engine("sqlite://")
     columns = [sa.Column("j", sa.JSON), sa.Column("at", sa.DateTime), sa.Column("n", sa.Integer)]
     table = sa.Table("t", sa.MetaData(), *columns)
-    at = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - SQLite has no time zones
+    time = datetime(2024, 1, 2, 3, 4, 5)  # noqa: DTZ001 - SQLite has no time zones
     nulls = {"j": None, "at": None, "n": None}
     texts = get_text_columns(dict(table.c), {"at": {"type": "string"}})
     with engine.begin() as connection:
         table.create(connection)
-        connection.execute(table.insert(), [{"j": {"a": [1]}, "at": at, "n": 1}, nulls])
+        connection.execute(table.insert(), [{"j": {"a": [1]}, "at": time, "n": 1}, nulls])
         expected = [dict(row) for row in connection.execute(table.select()).mappings()]
         result = connection.execute(table.select())
         names, processors = list(result.keys()), get_processors(result)
@@ -173,8 +173,8 @@ def test_result_without_a_driver_cursor_is_read_through_fetchmany():
     assert list(iterate_pages(Result())) == [[(7,)] * 3]
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(0.0, PAGE_BYTES), (1.0, MAX_PAGE_BYTES)])
-def test_slow_fetches_make_pages_larger(monkeypatch, seconds, most):
+@pytest.mark.parametrize(("seconds", "limit"), [(0.0, PAGE_BYTES), (1.0, MAX_PAGE_BYTES)])
+def test_slow_fetches_make_pages_larger(monkeypatch, seconds, limit):
     sizes, now = [], [0.0]
 
     class Result:
@@ -187,4 +187,4 @@ def test_slow_fetches_make_pages_larger(monkeypatch, seconds, most):
     for page in iterate_pages(Result()):
         now[0] += 0.0001 * len(page)
     assert sizes == sorted(sizes)
-    assert 0.9 * most < sizes[-1] * 10_000 <= most
+    assert 0.9 * limit < sizes[-1] * 10_000 <= limit

@@ -43,13 +43,13 @@ def types(entry: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def statements() -> Iterator[list[str]]:
-    seen: list[str] = []
+    executed: list[str] = []
 
     def note(_connection, _cursor, statement, *_):
-        seen.append(statement)
+        executed.append(statement)
 
     event.listen(sa.Engine, "before_cursor_execute", note)
-    yield seen
+    yield executed
     event.remove(sa.Engine, "before_cursor_execute", note)
 
 
@@ -61,9 +61,9 @@ def test_tables_and_views_become_catalog_entries(tmp_path):
         create view adults as select * from users;
         """,
     )
-    found = by_name(connector.discover_catalog_entries())
-    assert list(found) == ["main-users", "main-adults"]
-    users = found["main-users"]
+    entries = by_name(connector.discover_catalog_entries())
+    assert list(entries) == ["main-users", "main-adults"]
+    users = entries["main-users"]
     assert users["key_properties"] == ["id"]
     assert users["table_name"] == "users"
     assert users["is_view"] is False
@@ -72,8 +72,8 @@ def test_tables_and_views_become_catalog_entries(tmp_path):
     root = next(m["metadata"] for m in users["metadata"] if m["breadcrumb"] == [])
     assert root["schema-name"] == "main"
     assert root["table-key-properties"] == ["id"]
-    assert found["main-adults"]["is_view"] is True
-    assert found["main-adults"]["key_properties"] == []
+    assert entries["main-adults"]["is_view"] is True
+    assert entries["main-adults"]["key_properties"] == []
 
 
 def test_names_with_special_characters_are_kept(tmp_path):
@@ -134,7 +134,7 @@ def test_discovery_that_finds_no_tables_logs_a_warning(tmp_path, caplog):
 def test_indexes_are_not_queried_if_reflect_indices_is_false(tmp_path, statements):
     connector = create_connector(tmp_path, "create table t (id int unique, b text)")
     connector.discover_catalog_entries(reflect_indices=False)
-    assert not [one for one in statements if "index" in one]
+    assert not [statement for statement in statements if "index" in statement]
 
 
 def test_overridden_discovery_methods_are_called_for_each_table(tmp_path):
@@ -180,12 +180,12 @@ def test_overridden_discovery_methods_are_called_for_each_table(tmp_path):
         "create view v as select b from t",
         Mine,
     )
-    found = connector.discover_catalog_entries()
+    entries = connector.discover_catalog_entries()
     assert Mine.calls == [
         ("main", "t", False, ["a", "b"], ["a"], [["b"]]),
         ("main", "v", True, ["b"], None, []),
     ]
-    assert [entry["replication_key"] for entry in found] == ["b", "b"]
+    assert [entry["replication_key"] for entry in entries] == ["b", "b"]
 
 
 def test_overridden_get_object_names_decides_which_tables_are_discovered(tmp_path):
@@ -194,7 +194,7 @@ def test_overridden_get_object_names_decides_which_tables_are_discovered(tmp_pat
             with pytest.warns(PendingDeprecationWarning):
                 listed = super().get_object_names(engine, inspected, schema_name)
             assert listed == [("a", False), ("b", False), ("v", True)]
-            return [one for one in listed if one[0] != "a"]
+            return [name_and_kind for name_and_kind in listed if name_and_kind[0] != "a"]
 
     connector = create_connector(
         tmp_path,
@@ -210,8 +210,8 @@ def test_unreadable_view_is_logged_and_skipped(tmp_path, caplog):
         "create table t (id int); create view good as select * from t;"
         "create table gone (id int); create view broken as select * from gone; drop table gone",
     )
-    found = by_name(connector.discover_catalog_entries())
-    assert list(found) == ["main-t", "main-good"]
+    entries = by_name(connector.discover_catalog_entries())
+    assert list(entries) == ["main-t", "main-good"]
     assert "'broken' in schema 'main' cannot be read and is left out" in caplog.text
 
 
@@ -229,10 +229,12 @@ def test_tables_and_views_are_reflected_singly_if_bulk_reflection_fails(
             "create materialized view m as select * from t",
         )
         connector = SQLConnector({"sqlalchemy_url": database.url})
-        found = by_name(connector.discover_catalog_entries(exclude_schemas=["information_schema"]))
+        entries = by_name(
+            connector.discover_catalog_entries(exclude_schemas=["information_schema"])
+        )
         connector._engine.dispose()
-    assert set(found) == {"public-t", "public-v", "public-m"}
-    assert found["public-t"]["key_properties"] == ["id"]
+    assert set(entries) == {"public-t", "public-v", "public-m"}
+    assert entries["public-t"]["key_properties"] == ["id"]
     assert "Schema 'public' cannot be read at once" in caplog.text
 
 
@@ -275,8 +277,8 @@ def test_unknown_column_type_is_discovered_as_string(postgres: Server):
         database.run("create table places (id int primary key, here point)")
         connector = SQLConnector({"sqlalchemy_url": database.url})
         with pytest.warns(sa.exc.SAWarning, match="Did not recognize type 'point'"):
-            found = by_name(connector.discover_catalog_entries())
-        assert types(found["public-places"]) == {"id": "integer", "here": "string"}
+            entries = by_name(connector.discover_catalog_entries())
+        assert types(entries["public-places"]) == {"id": "integer", "here": "string"}
         connector._engine.dispose()
 
 
@@ -293,9 +295,11 @@ def test_postgresql_tables_views_and_partitioned_tables_are_discovered(postgres:
             "create table parts (id int, d date) partition by range (d)",
         )
         connector = SQLConnector({"sqlalchemy_url": database.url})
-        found = by_name(connector.discover_catalog_entries(exclude_schemas=["information_schema"]))
+        entries = by_name(
+            connector.discover_catalog_entries(exclude_schemas=["information_schema"])
+        )
         connector._engine.dispose()
-    assert set(found) == {
+    assert set(entries) == {
         "public-t",
         "other-t",
         'Odd.S-We"ird. Ü',
@@ -303,16 +307,16 @@ def test_postgresql_tables_views_and_partitioned_tables_are_discovered(postgres:
         "other-m",
         "public-parts",
     }
-    assert found['Odd.S-We"ird. Ü']["key_properties"] == ["b c", "Id"]
-    assert [name for name, entry in found.items() if entry["is_view"]] == ["other-m", "other-v"]
-    assert types(found["public-t"]) == {
+    assert entries['Odd.S-We"ird. Ü']["key_properties"] == ["b c", "Id"]
+    assert [name for name, entry in entries.items() if entry["is_view"]] == ["other-m", "other-v"]
+    assert types(entries["public-t"]) == {
         "id": "integer",
         "at": "date-time",
         "n": "number",
         "j": "string",
         "u": "string",
     }
-    assert found["other-t"]["key_properties"] == []
+    assert entries["other-t"]["key_properties"] == []
 
 
 def test_number_of_discovery_queries_does_not_grow_with_the_tables(postgres: Server, statements):
@@ -324,9 +328,9 @@ def test_number_of_discovery_queries_does_not_grow_with_the_tables(postgres: Ser
             )
             connector = SQLConnector({"sqlalchemy_url": database.url})
             statements.clear()
-            found = connector.discover_catalog_entries(exclude_schemas=["information_schema"])
+            entries = connector.discover_catalog_entries(exclude_schemas=["information_schema"])
             connector._engine.dispose()
-            assert len(found) == count
+            assert len(entries) == count
             counts.append(len(statements))
     assert counts[0] == counts[1] < 40
 

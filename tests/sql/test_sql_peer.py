@@ -74,12 +74,12 @@ def both(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], list[dict
 
 
 def per_stream(messages: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_stream: dict[str, list[dict[str, Any]]] = {}
     for message in messages:
         message.pop("time_extracted", None)
         if message["type"] != "STATE":
-            found.setdefault(message["stream"], []).append(message)
-    return found
+            by_stream.setdefault(message["stream"], []).append(message)
+    return by_stream
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +97,12 @@ def test_tap_core_and_singer_sdk_discover_the_same_catalog(discovered):
 def test_tap_core_and_singer_sdk_write_the_same_records_and_state(folder, discovered, key):
     catalog = copy.deepcopy(discovered[0][0])
     for entry in catalog["streams"]:
-        mine = key if entry["tap_stream_id"] == "main-many" else None
-        entry["replication_key"] = mine
-        entry["replication_method"] = "INCREMENTAL" if mine else "FULL_TABLE"
+        replication_key = key if entry["tap_stream_id"] == "main-many" else None
+        entry["replication_key"] = replication_key
+        entry["replication_method"] = "INCREMENTAL" if replication_key else "FULL_TABLE"
         for item in entry["metadata"]:
             if not item["breadcrumb"]:
-                item["metadata"] |= {"selected": True, "replication-key": mine}
+                item["metadata"] |= {"selected": True, "replication-key": replication_key}
     (folder / "catalog.json").write_text(json.dumps(catalog))
     theirs, ours = both(folder, "--catalog", "catalog.json")
     assert per_stream(ours) == per_stream(theirs)

@@ -113,16 +113,16 @@ def synced(url, capsys) -> Callable[..., list[dict[str, Any]]]:
 
 
 def records(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one["record"] for one in messages if one["type"] == "RECORD"]
+    return [message["record"] for message in messages if message["type"] == "RECORD"]
 
 
 def last_state(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    return [one["value"] for one in messages if one["type"] == "STATE"][-1]
+    return [message["value"] for message in messages if message["type"] == "STATE"][-1]
 
 
 def test_sync_writes_schema_and_records_of_a_table(synced):
     messages = synced()
-    [schema] = [one for one in messages if one["type"] == "SCHEMA"]
+    [schema] = [message for message in messages if message["type"] == "SCHEMA"]
     assert (schema["stream"], schema["key_properties"]) == ("main-events", ["id"])
     assert [row["id"] for row in records(messages)] == [1, 2, 3, 4]
     assert records(messages)[0] == FIRST
@@ -138,24 +138,24 @@ def test_tap_with_overridden_catalog_writes_batch_files(synced, tmp_path):
     encoding = {"format": "jsonl", "compression": "none"}
     settings = {"encoding": encoding, "storage": {"root": tmp_path.as_uri()}}
     messages = synced(Wrapped, batch_config=settings)
-    [batch] = [one for one in messages if one["type"] == "BATCH"]
+    [batch] = [message for message in messages if message["type"] == "BATCH"]
     [file] = [Path(name.removeprefix("file://")) for name in batch["manifest"]]
     assert records(messages) == []
     assert [json.loads(line) for line in file.read_text().splitlines()] == records(synced(Wrapped))
 
 
 def test_tap_converts_values_with_its_own_function(synced, monkeypatch):
-    own = helpers._conform_primitive_property
+    replaced = helpers._conform_primitive_property
 
     def convert(elem, property_schema):
         if isinstance(elem, dt.date):
             return elem.isoformat()
-        return own(elem=elem, property_schema=property_schema)
+        return replaced(elem=elem, property_schema=property_schema)
 
     monkeypatch.setattr(helpers, "_conform_primitive_property", convert)
-    found = records(synced())
-    assert found[0] == FIRST | {"at": "2024-01-01T10:00:00"}
-    assert [row["at"] for row in found[1:]] == [
+    converted = records(synced())
+    assert converted[0] == FIRST | {"at": "2024-01-01T10:00:00"}
+    assert [row["at"] for row in converted[1:]] == [
         "2024-01-02T10:00:00.250000",
         None,
         "2024-01-04T10:00:00",
@@ -174,7 +174,7 @@ def test_query_has_only_selected_columns(synced):
 
 
 @pytest.mark.parametrize(
-    "key, order, again, bookmark",
+    "key, order, second_ids, bookmark",
     [
         ("id", [1, 2, 3, 4], [4], 4),
         ("at", [3, 1, 2, 4], [4], "2024-01-04T10:00:00.000000+00:00"),
@@ -183,14 +183,14 @@ def test_query_has_only_selected_columns(synced):
     ],
 )
 def test_incremental_query_orders_and_filters_by_the_replication_key(
-    synced, key, order, again, bookmark
+    synced, key, order, second_ids, bookmark
 ):
     first = synced(key=key)
     assert [row["id"] for row in records(first)] == order
     state = last_state(first)
     assert state["bookmarks"]["main-events"]["replication_key_value"] == bookmark
     second = synced(key=key, state=state)
-    assert [row["id"] for row in records(second)] == again
+    assert [row["id"] for row in records(second)] == second_ids
     assert last_state(second) == state
 
 
@@ -337,8 +337,8 @@ def test_order_of_an_overridden_query_is_checked(synced):
 
 
 def test_first_sync_starts_at_start_date(synced):
-    found = records(synced(key="at", start_date="2024-01-02T12:00:00+02:00"))
-    assert [row["id"] for row in found] == [2, 4]
+    rows = records(synced(key="at", start_date="2024-01-02T12:00:00+02:00"))
+    assert [row["id"] for row in rows] == [2, 4]
 
 
 @pytest.mark.parametrize(
@@ -506,7 +506,7 @@ def test_connection_test_writes_one_record_per_stream(url, capsys):
     tap = LiteTap(config={"sqlalchemy_url": url})
     assert tap.run_connection_test()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["stream"] for one in lines if one["type"] == "RECORD"] == [
+    assert [message["stream"] for message in lines if message["type"] == "RECORD"] == [
         "main-events",
         "main-notes",
     ]
@@ -652,15 +652,15 @@ def server_tap(postgres: Server):
 
 def test_rows_are_read_through_a_server_side_cursor(server_tap):
     stream = server_tap.streams["public-t"]
-    taken = []
+    cursors = []
 
     def watch(_connection, cursor, *_):
-        taken.append(cursor)
+        cursors.append(cursor)
 
     sa.event.listen(server_tap.tap_connector._engine, "after_cursor_execute", watch)
     rows = stream.get_records(None)
     assert next(rows)["id"] is not None
-    assert type(taken[-1]).__name__ == "ServerCursor"
+    assert type(cursors[-1]).__name__ == "ServerCursor"
     rows.close()
 
 
@@ -692,13 +692,13 @@ def test_incremental_sync_resumes_at_the_postgresql_bookmark(server_tap, key, ca
     server_tap.sync_all()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     state = last_state(lines)
-    again = LiteTap(config=dict(server_tap.config), state=state)
-    stream = again.streams["public-t"]
+    second_tap = LiteTap(config=dict(server_tap.config), state=state)
+    stream = second_tap.streams["public-t"]
     stream.replication_key, stream.selected = key, True
-    again.sync_all()
-    again.tap_connector._engine.dispose()
-    found = records([json.loads(line) for line in capsys.readouterr().out.splitlines()])
-    assert len(found) == (3000 if key == "at" else 1)
+    second_tap.sync_all()
+    second_tap.tap_connector._engine.dispose()
+    rows = records([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert len(rows) == (3000 if key == "at" else 1)
 
 
 @pytest.mark.parametrize(

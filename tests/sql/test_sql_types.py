@@ -85,15 +85,20 @@ def test_subclass_adds_and_replaces_type_conversions():
 
 @pytest.mark.parametrize("name", ["varchar", sa.VARCHAR])
 def test_type_names_and_type_classes_as_argument_are_deprecated(name):
-    both = pytest.warns(PendingDeprecationWarning, match="Use `SQLToJSONSchema` instead")
-    with both, pytest.warns(PendingDeprecationWarning, match="Please pass a SQLAlchemy type"):
+    old_name_warning = pytest.warns(
+        PendingDeprecationWarning, match="Use `SQLToJSONSchema` instead"
+    )
+    with (
+        old_name_warning,
+        pytest.warns(PendingDeprecationWarning, match="Please pass a SQLAlchemy type"),
+    ):
         assert SQLConnector().to_jsonschema_type(name) == {"type": ["string"]}
 
 
-@pytest.mark.parametrize("nothing", [1, None, int])
-def test_argument_that_is_not_a_type_is_rejected(nothing):
+@pytest.mark.parametrize("not_a_type", [1, None, int])
+def test_argument_that_is_not_a_type_is_rejected(not_a_type):
     with pytest.raises(ValueError, match=r"Unexpected type received: '(int|NoneType)'"):
-        SQLConnector().to_jsonschema_type(nothing)
+        SQLConnector().to_jsonschema_type(not_a_type)
 
 
 @pytest.mark.parametrize(
@@ -155,17 +160,17 @@ def test_registered_handlers_may_be_classes_or_functions():
 
 def test_unknown_x_sql_datatype_warns_and_is_ignored():
     with pytest.warns(UserWarning, match="does not support the x-sql-datatype 'odd'"):
-        found = JSONSchemaToSQL().to_sql_type({"type": "integer", "x-sql-datatype": "odd"})
-    assert str(found) == "INTEGER"
+        sql_type = JSONSchemaToSQL().to_sql_type({"type": "integer", "x-sql-datatype": "odd"})
+    assert str(sql_type) == "INTEGER"
 
 
 def test_converter_gets_config_and_max_varchar_length_from_the_connector():
     class Mine(JSONSchemaToSQL):
         @classmethod
         def from_config(cls, config, *, max_varchar_length):
-            mine = cls(max_varchar_length=max_varchar_length)
-            mine.fallback_type = sa.JSON if config["as_json"] else sa.CLOB
-            return mine
+            converter = cls(max_varchar_length=max_varchar_length)
+            converter.fallback_type = sa.JSON if config["as_json"] else sa.CLOB
+            return converter
 
     class MyConnector(SQLConnector):
         max_varchar_length = 7

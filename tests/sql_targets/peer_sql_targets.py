@@ -55,7 +55,9 @@ def run(path, lines, config):
             target.listen(io.StringIO("".join(lines)))
         except Exception as raised:  # noqa: BLE001  the tests compare the errors
             classes = type(raised).__mro__
-            of_sqlalchemy = (each for each in classes if each.__module__ == "sqlalchemy.exc")
+            of_sqlalchemy = (
+                error_class for error_class in classes if error_class.__module__ == "sqlalchemy.exc"
+            )
             error = next(of_sqlalchemy, type(raised)).__name__
     states = [json.loads(line) for line in out.getvalue().splitlines()]
     return {"error": error, "state": states[-1:]}
@@ -70,16 +72,16 @@ def content(path):
     if not path.exists():
         return {}
     with contextlib.closing(sqlite3.connect(path)) as database:
-        made = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+        tables = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
         return {
             name: [" ".join(sql.split()), read_rows(database, name)]
-            for name, sql in made.fetchall()
+            for name, sql in tables.fetchall()
         }
 
 
 def conformed(name):
     """Return the name as each of the conforming functions returns it."""
-    by_sink = [FileSink.conform_name(None, name, *more) for more in ((), ("table",))]
+    by_sink = [FileSink.conform_name(None, name, *arguments) for arguments in ((), ("table",))]
     return [*by_sink, snakecase(name), replace_leading_digit(name)]
 
 

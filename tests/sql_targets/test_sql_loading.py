@@ -87,9 +87,9 @@ def records(*rows: dict[str, Any], stream: str = "all") -> list[str]:
     return [record(stream, **row) for row in rows]
 
 
-def made(base: type[SmallSink], connector: type[SmallConnector] = SmallConnector, **more: Any):
+def made(base: type[SmallSink], connector: type[SmallConnector] = SmallConnector, **kwargs: Any):
     """Return a target whose sink class overrides the given attributes."""
-    sink = type("MadeSink", (base,), {"connector_class": connector, **more})
+    sink = type("MadeSink", (base,), {"connector_class": connector, **kwargs})
     return type("MadeTarget", (SmallTarget,), {"default_sink_class": sink})
 
 
@@ -104,10 +104,10 @@ def test_every_value_type_is_loaded(url):
     rows = [FULL, *({"id": number, **row} for number, row in enumerate(OTHERS, 2))]
     states = load(SmallTarget, url, schema("all", **KINDS), *records(*rows), state({"n": 1}))
     assert states == [{"n": 1}]
-    found = read_rows(url, 'SELECT * FROM "all" ORDER BY id')
-    assert found[0] == (IN_SQLITE if is_sqlite(url) else IN_POSTGRESQL)
-    assert [row[9] for row in found[1:]] == ["7", "t", "[1]", "1.5"]
-    assert [row[2] for row in found] == [1.25, None, None, None, 3]
+    value = read_rows(url, 'SELECT * FROM "all" ORDER BY id')
+    assert value[0] == (IN_SQLITE if is_sqlite(url) else IN_POSTGRESQL)
+    assert [row[9] for row in value[1:]] == ["7", "t", "[1]", "1.5"]
+    assert [row[2] for row in value] == [1.25, None, None, None, 3]
 
 
 def test_missing_property_is_stored_as_null(url):
@@ -133,15 +133,15 @@ def test_datetime_keeps_its_instant_in_a_column_with_time_zone(postgres_url):
     noon = "2024-01-31T12:00:00+02:00"
     properties = {"id": WHOLE, "at": INSTANT, "local": INSTANT}
     load(SmallTarget, postgres_url, schema(**properties), record(id=1, at=noon, local=noon))
-    [(_, at, local)] = read_rows(postgres_url, "a")
-    assert at == dt.datetime.fromisoformat(noon)
+    [(_, loaded, local)] = read_rows(postgres_url, "a")
+    assert loaded == dt.datetime.fromisoformat(noon)
     assert local == dt.datetime(2024, 1, 31, 10)  # noqa: DTZ001 - the column has no offset
 
 
 def test_datetime_without_an_offset_is_stored_unchanged(url):
     load(SmallTarget, url, schema(id=WHOLE, at=INSTANT), record(id=1, at="2024-01-31T12:00:00"))
-    [(_, at)] = read_rows(url, "a")
-    assert str(at) == "2024-01-31 12:00:00"
+    [(_, loaded)] = read_rows(url, "a")
+    assert str(loaded) == "2024-01-31 12:00:00"
 
 
 class JsonConnector(SmallConnector):
@@ -157,8 +157,8 @@ def test_json_column_stores_json_and_sql_null(url):
     load(made(SmallSink, JsonConnector), url, *lines, record(id=3))
     rows = read_rows(url, "SELECT id FROM a WHERE o IS NULL ORDER BY id")
     assert rows == [(2,), (3,)]
-    [(found,)] = read_rows(url, "SELECT o FROM a WHERE id = 1")
-    assert found in ('{"a":1.5}', {"a": 1.5})
+    [(value,)] = read_rows(url, "SELECT o FROM a WHERE id = 1")
+    assert value in ('{"a":1.5}', {"a": 1.5})
 
 
 class ArrayConnector(SmallConnector):
@@ -216,7 +216,7 @@ class NarrowConnector(AlteringConnector):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "value", "wanted"),
+    ("before", "after", "value", "expected"),
     [
         (WHOLE, NUMBER, 1.75, Decimal("1.75")),
         (WHOLE, TEXT, "x", "x"),
@@ -239,11 +239,11 @@ class NarrowConnector(AlteringConnector):
         (TEXT, WHOLE, 7, "7"),
     ],
 )
-def test_wider_schema_type_widens_the_column(postgres_url, before, after, value, wanted):
+def test_wider_schema_type_widens_the_column(postgres_url, before, after, value, expected):
     kind = made(SmallSink, AlteringConnector)
     load(kind, postgres_url, schema(id=WHOLE, Order=before), record(id=1))
     load(kind, postgres_url, schema(id=WHOLE, Order=after), record(id=2, Order=value))
-    assert read_rows(postgres_url, 'SELECT "order" FROM a WHERE id = 2') == [(wanted,)]
+    assert read_rows(postgres_url, 'SELECT "order" FROM a WHERE id = 2') == [(expected,)]
 
 
 def test_larger_integer_type_widens_the_column(postgres_url):
@@ -256,8 +256,8 @@ def test_larger_integer_type_widens_the_column(postgres_url):
 
 def test_column_type_change_is_rejected_unless_the_connector_allows_it(url):
     load(SmallTarget, url, schema(id=WHOLE, b=WHOLE), record(id=1, b=1))
-    wanted = r"Altering columns is not supported. Could not convert column 'a.b' from 'BIGINT' to"
-    with pytest.raises(NotImplementedError, match=wanted):
+    message = r"Altering columns is not supported. Could not convert column 'a.b' from 'BIGINT' to"
+    with pytest.raises(NotImplementedError, match=message):
         load(SmallTarget, url, schema(id=WHOLE, b=TEXT), record(id=2, b="x"))
     assert read_rows(url, "a") == [(1, 1)]
 

@@ -174,11 +174,11 @@ def masked(content: dict[str, Any]) -> dict[str, Any]:
     tables = {}
     for name, (sql, rows) in content.items():
         columns = [part.split()[0].strip('"(') for part in sql.split("(", 1)[1].split(",")]
-        places = [number for number, column in enumerate(columns) if column in PASSING]
+        indexes = [number for number, column in enumerate(columns) if column in PASSING]
         marks = [number for number, column in enumerate(columns) if column == "_sdc_deleted_at"]
         for row in rows:
-            for place in places:
-                row[place] = type(row[place]).__name__
+            for index in indexes:
+                row[index] = type(row[index]).__name__
             for mark in marks:
                 row[mark] = row[mark] is not None
         tables[name] = [sql, rows]
@@ -202,7 +202,7 @@ def test_conformed_names_are_those_of_singer_sdk(sides, name):
     assert ours == theirs
 
 
-@pytest.mark.parametrize("what", ["settings", "capabilities"])
-def test_settings_and_capabilities_are_those_of_singer_sdk(sides, what):
-    ours, theirs = (side.found[what] for side in sides)
+@pytest.mark.parametrize("kind", ["settings", "capabilities"])
+def test_settings_and_capabilities_are_those_of_singer_sdk(sides, kind):
+    ours, theirs = (side.found[kind] for side in sides)
     assert ours == theirs

@@ -122,5 +122,5 @@ def test_sigterm_discards_pending_rows_and_their_state(sqlite_url, tmp_path):
         target.until(lambda: is_made(sqlite_url))
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 0, target.errors
-        found: list[Any] = target.states
-        assert (found, ids(sqlite_url)) == ([], [])
+        states: list[Any] = target.states
+        assert (states, ids(sqlite_url)) == ([], [])

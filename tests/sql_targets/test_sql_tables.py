@@ -27,9 +27,9 @@ KNOWN = {"properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
 
 @pytest.fixture
 def connector(url):
-    made = SQLConnector(config={"sqlalchemy_url": url})
-    yield made
-    made._engine.dispose()
+    connector_under_test = SQLConnector(config={"sqlalchemy_url": url})
+    yield connector_under_test
+    connector_under_test._engine.dispose()
 
 
 @pytest.fixture
@@ -43,9 +43,9 @@ def record_column_reads(connector: SQLConnector, monkeypatch: pytest.MonkeyPatch
     reads: list[object] = []
     plain = type(connector).get_table_columns
 
-    def counted(self, *args, **given):
+    def counted(self, *args, **kwargs):
         reads.append(args)
-        return plain(self, *args, **given)
+        return plain(self, *args, **kwargs)
 
     monkeypatch.setattr(type(connector), "get_table_columns", counted)
     return reads
@@ -93,8 +93,8 @@ def test_table_is_kept_if_no_load_method_is_set(connector, table, url):
 class Preparing(SQLConnector):
     """Connector that records the columns it prepares."""
 
-    def __init__(self, *args, **given):
-        super().__init__(*args, **given)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
         self.prepared = []
 
     def prepare_column(self, full_table_name, column_name, sql_type):
@@ -129,8 +129,10 @@ def test_overridden_rename_ddl_gets_unquoted_names(sqlite_url):
     class Renaming(SQLConnector):
         @staticmethod
         def get_column_rename_ddl(table_name, column_name, new_column_name):
-            words = f'ALTER TABLE {table_name} RENAME COLUMN "{column_name}" TO "{new_column_name}"'
-            return sa.DDL(words)
+            statement = (
+                f'ALTER TABLE {table_name} RENAME COLUMN "{column_name}" TO "{new_column_name}"'
+            )
+            return sa.DDL(statement)
 
     connector = Renaming(config={"sqlalchemy_url": sqlite_url})
     connector.create_empty_table("a", KNOWN)
@@ -206,8 +208,8 @@ def test_overridden_alter_ddl_is_used(postgres_url):
 
         @staticmethod
         def get_column_alter_ddl(table_name, column_name, column_type):
-            words = f'ALTER TABLE {table_name} ALTER "{column_name}" TYPE {column_type}'
-            return sa.DDL(f"{words} USING 'was ' || \"{column_name}\"")
+            statement = f'ALTER TABLE {table_name} ALTER "{column_name}" TYPE {column_type}'
+            return sa.DDL(f"{statement} USING 'was ' || \"{column_name}\"")
 
     connector = Altering(config={"sqlalchemy_url": postgres_url})
     with connector._transaction() as connection:
@@ -222,8 +224,8 @@ def test_default_alter_ddl_is_used_for_an_unknown_dialect(sqlite_url):
     connector = SQLConnector(config={"sqlalchemy_url": sqlite_url})
     connector.allow_column_alter = True
     connector.create_empty_table("a", {"properties": {"the order": {"type": "integer"}}})
-    wanted = r'ALTER TABLE a ALTER COLUMN "the order" \(VARCHAR\)'
-    with pytest.raises(sa.exc.OperationalError, match=wanted):  # SQLite has no such statement
+    message = r'ALTER TABLE a ALTER COLUMN "the order" \(VARCHAR\)'
+    with pytest.raises(sa.exc.OperationalError, match=message):  # SQLite has no such statement
         connector.prepare_column("a", "the order", sa.String())
     connector._engine.dispose()
 
@@ -238,13 +240,13 @@ def test_column_without_a_type_is_compared_as_null_type(sqlite_url):
 
 
 def test_collation_is_changed_only_for_types_that_have_one():
-    text, whole = sa.String(collation="x"), sa.Integer()
+    text, integer = sa.String(collation="x"), sa.Integer()
     assert SQLConnector.remove_collation(text) == "x"
     assert text.collation is None
-    assert SQLConnector.remove_collation(whole) is None
-    for each in (text, whole):
-        SQLConnector.update_collation(each, "y")
-    assert (text.collation, hasattr(whole, "collation")) == ("y", False)
+    assert SQLConnector.remove_collation(integer) is None
+    for sql_type in (text, integer):
+        SQLConnector.update_collation(sql_type, "y")
+    assert (text.collation, hasattr(integer, "collation")) == ("y", False)
 
 
 # Merging of types
@@ -264,7 +266,7 @@ class Odd(sa.types.UserDefinedType[object]):
 
 
 @pytest.mark.parametrize(
-    ("types", "wanted"),
+    ("types", "expected"),
     [
         ([sa.Integer()], "INTEGER"),
         ([sa.String(5), sa.Integer()], "VARCHAR(5)"),
@@ -276,9 +278,9 @@ class Odd(sa.types.UserDefinedType[object]):
         ([Odd(), sa.Integer()], "ODD"),
     ],
 )
-def test_merged_type_of_several_types(types, wanted):
+def test_merged_type_of_several_types(types, expected):
     connector = SQLConnector(config={"sqlalchemy_url": "sqlite://"})
-    assert str(connector.merge_sql_types(types)) == wanted
+    assert str(connector.merge_sql_types(types)) == expected
 
 
 def test_unmergeable_types_raise_value_error():
@@ -303,7 +305,7 @@ class Shout(sa.TypeDecorator[str]):
 
 
 @pytest.mark.parametrize(
-    ("current", "new", "false", "more"),
+    ("current", "new", "false", "widens"),
     [
         (sa.Integer(), sa.Numeric(), True, False),
         (sa.Integer(), sa.Float(), True, False),
@@ -320,15 +322,15 @@ class Shout(sa.TypeDecorator[str]):
         (Shout(9), sa.String(9), False, False),
     ],
 )
-def test_wider_and_lossy_type_changes_are_recognized(current, new, false, more):
-    assert (loses_precision(current, new), is_wider(current, new)) == (false, more)
+def test_wider_and_lossy_type_changes_are_recognized(current, new, false, widens):
+    assert (loses_precision(current, new), is_wider(current, new)) == (false, widens)
 
 
 # Names
 
 
 @pytest.mark.parametrize(
-    ("dialect", "wanted"),
+    ("dialect", "expected"),
     [
         (postgresql, "DECIMAL"),
         (sqlite, "DECIMAL"),
@@ -337,14 +339,14 @@ def test_wider_and_lossy_type_changes_are_recognized(current, new, false, more):
         (oracle, "DOUBLE PRECISION"),
     ],
 )
-def test_columns_of_numbers_keep_fractions(dialect, wanted):
-    made = dialect.dialect()
+def test_columns_of_numbers_keep_fractions(dialect, expected):
+    dialect_ = dialect.dialect()
     numbers = SQLConnector().to_sql_type({"type": ["number", "null"]})
-    assert adapt_type(numbers, made).compile(dialect=made) == wanted
+    assert adapt_type(numbers, dialect_).compile(dialect=dialect_) == expected
     exact = SQLConnector().to_sql_type(
         {"type": "string", "format": "x-singer.decimal", "precision": 20, "scale": 5}
     )
-    assert adapt_type(exact, made) is exact
+    assert adapt_type(exact, dialect_) is exact
 
 
 @given(st.text(min_size=1))
@@ -357,11 +359,11 @@ def test_conforming_a_name_is_idempotent(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [("日本", "u65e5_u672c"), ("", "_"), ("!", "u21"), ("9é", "j"), ("My Name", "my_name")],
 )
-def test_name_without_ascii_letters_is_spelled_as_code_points(name, wanted):
-    assert conform_name(name) == wanted
+def test_name_without_ascii_letters_is_spelled_as_code_points(name, expected):
+    assert conform_name(name) == expected
 
 
 def test_replace_leading_digit_changes_only_leading_ascii_digits():
@@ -369,17 +371,17 @@ def test_replace_leading_digit_changes_only_leading_ascii_digits():
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [("", ""), ("userName", "user_name"), ("A-b. C", "a_b_c"), ("ends_", "ends")],
 )
-def test_snakecase_of_a_name(name, wanted):
-    assert snakecase(name) == wanted
+def test_snakecase_of_a_name(name, expected):
+    assert snakecase(name) == expected
 
 
 def test_every_name_clash_is_listed_in_the_error():
     names = {"a": "x", "b": "x", "c": "y", "d": "z", "e": "z"}
-    wanted = r"\[\('x', \['a', 'b'\]\), \('z', \['d', 'e'\]\)\]"
-    with pytest.raises(ConformedNameClashException, match=wanted):
+    message = r"\[\('x', \['a', 'b'\]\), \('z', \['d', 'e'\]\)\]"
+    with pytest.raises(ConformedNameClashException, match=message):
         check_name_clashes(names)
 
 

@@ -18,7 +18,7 @@ UPSERTING = made(SmallSink, generate_insert_statement=upserting)
 
 def run(url: str, version: int, *ids: int, kind: type[SmallTarget] = SmallTarget, **config) -> None:
     """Load rows of a version, and activate the version before and after them."""
-    rows = [record(id=each, name=f"v{version % 10}", v=version) for each in ids]
+    rows = [record(id=id_, name=f"v{version % 10}", v=version) for id_ in ids]
     config = {"add_record_metadata": True, **config}
     ends = activate("a", version)
     load(kind, url, schema(), ends, *rows, ends, state({"n": version}), **config)
@@ -37,8 +37,8 @@ def test_pending_rows_are_written_before_old_versions_are_deleted(url, hard_dele
     """The upsert updates rows of an old version, which must not be deleted before it."""
     run(url, FIRST, *range(7), kind=UPSERTING, hard_delete=hard_delete)
     run(url, SECOND, *range(7), kind=UPSERTING, hard_delete=hard_delete, batch_size_rows=5)
-    found = [(*row[:2], bool(row[2])) for row in read_rows(url, QUERY)]
-    assert found == [(each, "v1", True) for each in range(7)]
+    rows = [(*row[:2], bool(row[2])) for row in read_rows(url, QUERY)]
+    assert rows == [(id_, "v1", True) for id_ in range(7)]
 
 
 def test_activating_a_version_twice_changes_nothing(url):
@@ -53,9 +53,9 @@ def test_deletion_time_is_in_utc(url):
     start = dt.datetime.now(dt.timezone.utc).replace(tzinfo=None)
     run(url, FIRST, 1)
     run(url, SECOND, 2)
-    [(found,)] = read_rows(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
-    assert start - dt.timedelta(seconds=1) <= dt.datetime.fromisoformat(str(found))
-    assert dt.datetime.fromisoformat(str(found)) <= start + dt.timedelta(minutes=5)
+    [(deleted_at,)] = read_rows(url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
+    assert start - dt.timedelta(seconds=1) <= dt.datetime.fromisoformat(str(deleted_at))
+    assert dt.datetime.fromisoformat(str(deleted_at)) <= start + dt.timedelta(minutes=5)
 
 
 def test_deletion_time_keeps_its_instant_in_a_column_with_time_zone(postgres_url):
@@ -66,8 +66,8 @@ def test_deletion_time_keeps_its_instant_in_a_column_with_time_zone(postgres_url
     engine.dispose()
     run(postgres_url, FIRST, 1)
     run(postgres_url, SECOND, 2)
-    [(found,)] = read_rows(postgres_url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
-    assert abs(found - start) < dt.timedelta(minutes=5)
+    [(deleted_at,)] = read_rows(postgres_url, "SELECT _sdc_deleted_at FROM a WHERE id = 1")
+    assert abs(deleted_at - start) < dt.timedelta(minutes=5)
 
 
 @pytest.mark.parametrize("hard_delete", [True, False])
@@ -76,8 +76,8 @@ def test_run_without_versions_in_its_rows_deletes_nothing(url, hard_delete):
     run(url, FIRST, 1, 2, kind=UPSERTING)
     plain = {"add_record_metadata": False, "hard_delete": hard_delete}
     run(url, SECOND, 1, kind=UPSERTING, **plain)
-    found = [(*row[:2], bool(row[2])) for row in read_rows(url, QUERY)]
-    assert found == [(1, "v1", True), (2, "v0", True)]
+    rows = [(*row[:2], bool(row[2])) for row in read_rows(url, QUERY)]
+    assert rows == [(1, "v1", True), (2, "v0", True)]
 
 
 def test_missing_version_columns_are_added(url):

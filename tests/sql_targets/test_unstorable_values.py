@@ -30,17 +30,17 @@ def load_error(url: str, *rows: dict[str, Any], kind: type[SmallTarget] = SmallT
     return str(caught.value)
 
 
-def rows_with(number: int, **odd: Any) -> list[dict[str, Any]]:
+def rows_with(number: int, **values: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [{"id": n, "name": f"n{n}", "size": n} for n in range(40)]
-    rows[number] |= odd
+    rows[number] |= values
     return rows
 
 
 @pytest.mark.parametrize("number", BEYOND)
-@pytest.mark.parametrize("place", [0, 17, 39])
-def test_error_names_an_integer_out_of_range_and_its_column(url, number, place):
+@pytest.mark.parametrize("index", [0, 17, 39])
+def test_error_names_an_integer_out_of_range_and_its_column(url, number, index):
     """SEC21: an integer that the database cannot store is an error that names it."""
-    message = load_error(url, *rows_with(place, size=number))
+    message = load_error(url, *rows_with(index, size=number))
     assert f"stream 'a' has a value that the database ({url.partition('+')[0]:.6}" in message
     assert f"cannot store in its column 'size': {number} (" in message
     assert "Correct the value in the tap or with a stream map" in message
@@ -152,8 +152,8 @@ class AutocommitTarget(SmallTarget):
 def test_rows_are_not_retried_singly_in_autocommit_mode(postgres_url):
     message = load_error(postgres_url, *rows_with(8, size=2**64), kind=AutocommitTarget)
     assert "cannot store in one of its columns (" in message
-    left = [row[0] for row in read_rows(postgres_url, "SELECT id FROM a")]
-    assert len(left) == len(set(left))
+    loaded_ids = [row[0] for row in read_rows(postgres_url, "SELECT id FROM a")]
+    assert len(loaded_ids) == len(set(loaded_ids))
 
 
 class UnknownDialectConnector(SmallConnector):

@@ -19,17 +19,17 @@ def steps(manager, reset, requested_steps):
     return [_step(manager, reset, *step) for step in requested_steps]
 
 
-def _step(manager, reset, name, context, *rest):
+def _step(manager, reset, name, context, *args):
     try:
-        return _do(manager, reset, name, context, *rest)
+        return _do(manager, reset, name, context, *args)
     except Exception as fault:
         if type(fault).__name__ not in {"InvalidStreamSortException", "ValueError"}:
             raise
         return type(fault).__name__
 
 
-def _do(manager, reset, name, context, *rest):
-    return _OPERATIONS[name](manager, context, *rest) if name in _OPERATIONS else reset()
+def _do(manager, reset, name, context, *args):
+    return _OPERATIONS[name](manager, context, *args) if name in _OPERATIONS else reset()
 
 
 def _start(manager, context, method, key, start_date):

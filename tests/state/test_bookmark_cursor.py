@@ -62,8 +62,8 @@ SEQUENCES = st.one_of(
 )
 
 
-def cursor(state: dict, **how) -> BookmarkCursor:
-    settings = {"is_sorted": True, "check_sorted": True, "order": make_comparator(None), **how}
+def cursor(state: dict, **kwargs) -> BookmarkCursor:
+    settings = {"is_sorted": True, "check_sorted": True, "order": make_comparator(None), **kwargs}
     return BookmarkCursor(state, replication_key="k", **settings)
 
 
@@ -110,17 +110,17 @@ def test_fast_comparison_equals_that_of_the_comparator(
         if stops:
             follower.settle()
     follower.settle()
-    place = state if is_sorted else state.get("progress_markers", {})
+    container = state if is_sorted else state.get("progress_markers", {})
     if latest is None:
-        assert "replication_key_value" not in place
+        assert "replication_key_value" not in container
     else:
-        assert place["replication_key"] == "k"
-        assert place["replication_key_value"] == to_json_compatible(latest)
+        assert container["replication_key"] == "k"
+        assert container["replication_key_value"] == to_json_compatible(latest)
     assert ("progress_markers" in state) == (not is_sorted and bool(values))
 
 
-def increment(state: dict, value: object, **how) -> None:
-    increment_state(state, latest_record={"k": value}, replication_key="k", **how)
+def increment(state: dict, value: object, **kwargs) -> None:
+    increment_state(state, latest_record={"k": value}, replication_key="k", **kwargs)
 
 
 def get_sort_error(step, value: object) -> str | None:
@@ -155,8 +155,8 @@ def test_cursor_leaves_the_state_of_increment_state(
         partial(increment, plain, is_sorted=is_sorted, check_sorted=check_sorted),
     )
     for value in values:
-        one, other = (get_sort_error(step, value) for step in steps)
-        assert one == other
+        error, other = (get_sort_error(step, value) for step in steps)
+        assert error == other
     follower.settle()
     assert ours == plain
 
@@ -227,15 +227,15 @@ def test_values_written_by_others_are_respected(is_sorted, theirs, records, stay
     follower = cursor(state, is_sorted=is_sorted)
     follower.advance(5)
     assert follower.settle()
-    place = state if is_sorted else state["progress_markers"]
-    place["replication_key_value"] = theirs
+    container = state if is_sorted else state["progress_markers"]
+    container["replication_key_value"] = theirs
     for record in records:
         follower.advance(record)
     assert follower.settle() == (stays in {6, 8})
-    assert place["replication_key_value"] == stays
+    assert container["replication_key_value"] == stays
     follower.advance(9)
     assert follower.settle()
-    assert place["replication_key_value"] == 9
+    assert container["replication_key_value"] == 9
 
 
 def test_progress_markers_start_again_after_a_promotion() -> None:

@@ -16,8 +16,8 @@ from tap_core.state.replication_key_comparator import make_comparator
 MOMENT = make_comparator({"type": "string", "format": "date-time"})
 
 
-def increment(state: dict, value: object, **how) -> dict:
-    settings = {"is_sorted": False, "check_sorted": True, **how}
+def increment(state: dict, value: object, **kwargs) -> dict:
+    settings = {"is_sorted": False, "check_sorted": True, **kwargs}
     bookmarks.increment_state(state, latest_record={"id": value}, replication_key="id", **settings)
     return state
 
@@ -36,16 +36,16 @@ def test_state_dicts_are_found_and_created() -> None:
     state: dict = {}
     assert bookmarks.get_state_if_exists(state, "s") is None
     assert bookmarks.get_state_partitions_list(state, "s") is None
-    made = bookmarks.get_writeable_state_dict(state, "s", {"id": 1})
+    created = bookmarks.get_writeable_state_dict(state, "s", {"id": 1})
     assert state == {"bookmarks": {"s": {"partitions": [{"context": {"id": 1}}]}}}
-    assert bookmarks.get_writeable_state_dict(state, "s", {"id": 1}) is made
+    assert bookmarks.get_writeable_state_dict(state, "s", {"id": 1}) is created
     bookmarks.write_stream_state(state, "s", "k", 5)
     bookmarks.write_stream_state(state, "s", "k", 6, state_partition_context={"id": 1})
     assert bookmarks.get_state_if_exists(state, "s", key="k") == 5
     assert bookmarks.get_state_if_exists(state, "s", {"id": 1}, "k") == 6
     assert bookmarks.get_state_if_exists(state, "s", {"id": 1}, "other") is None
     assert bookmarks.get_state_if_exists(state, "s", {"id": 2}) is None
-    assert bookmarks.get_state_if_exists(state, "s", {"id": 1}) is made
+    assert bookmarks.get_state_if_exists(state, "s", {"id": 1}) is created
     assert bookmarks.get_state_partitions_list(state, "s") == [{"context": {"id": 1}, "k": 6}]
 
 
@@ -150,8 +150,8 @@ def test_promoted_bookmark_is_limited_by_the_signpost(marker, signpost, promoted
     }
     if signpost:
         state["replication_key_signpost"] = signpost
-    left = bookmarks.finalize_state_progress_markers(state, order=MOMENT)
-    assert left == {"more": 1}
+    remaining = bookmarks.finalize_state_progress_markers(state, order=MOMENT)
+    assert remaining == {"more": 1}
     assert state == {"replication_key": "updated", "replication_key_value": promoted}
 
 

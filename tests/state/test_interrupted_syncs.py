@@ -90,15 +90,15 @@ class Syncs(RuleBasedStateMachine):
     def read_all(self, manager, data, breaks, every) -> None:
         self.pending.clear()
         self.signposts.append(moment(self.hour, 0))
-        left = itertools.count() if breaks is None else iter(range(breaks))
+        remaining = itertools.count() if breaks is None else iter(range(breaks))
         for number, context in enumerate(CONTEXTS):
-            self.read(manager, data, left, number, every)
+            self.read(manager, data, remaining, number, every)
             if end_context(manager, context):
                 self.emit_state(manager)
         manager.finalize_progress_markers(partitions=CONTEXTS)
         self.emit_state(manager)
 
-    def read(self, manager, data, left, number, every) -> None:
+    def read(self, manager, data, remaining, number, every) -> None:
         context = CONTEXTS[number]
         manager.write_starting_replication_value(context, "INCREMENTAL", "at", {})
         manager.write_replication_key_signpost(self.signposts[-1], context=context)
@@ -108,7 +108,7 @@ class Syncs(RuleBasedStateMachine):
             rows = data.draw(st.permutations(rows))
         cursor = manager.cursor(context, replication_key="at")
         for count, row in enumerate(rows, 1):
-            if next(left, None) is None:
+            if next(remaining, None) is None:
                 raise InterruptedSyncError
             self.pending.add((number, row))
             cursor.advance(row)

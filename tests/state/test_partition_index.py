@@ -107,8 +107,8 @@ def test_index_follows_changes_of_the_list(actions) -> None:
         context = {"id": number}
         matching = [e for e in entries if e["context"] == context]
         if action in {"find", "add"}:
-            found = index.find(context) if action == "find" else index.find_or_add(context)
-            assert found is (matching[0] if matching else entries[-1] if action == "add" else None)
+            result = index.find(context) if action == "find" else index.find_or_add(context)
+            assert result is (matching[0] if matching else entries[-1] if action == "add" else None)
         elif action == "append" and not matching:
             entries.append({"context": context})
         elif action in {"pop", "clear", "reverse"}:

@@ -135,7 +135,7 @@ SETTINGS = st.fixed_dictionaries(
 
 @st.composite
 def questions(draw) -> dict:
-    how = draw(SETTINGS)
+    settings = draw(SETTINGS)
     schema, values = draw(
         st.sampled_from(
             [
@@ -155,13 +155,13 @@ def questions(draw) -> dict:
         st.tuples(st.just("new sync"), st.none()),
         st.tuples(st.just("resumable?"), CONTEXTS),
     ]
-    if not how["is_sorted"] or how["state_partitioning_keys"] is not None:
+    if not settings["is_sorted"] or settings["state_partitioning_keys"] is not None:
         kinds.append(st.tuples(st.just("signpost"), CONTEXTS, some))
     bookmark = {"replication_key": "k", "replication_key_value": draw(values)}
     entry = {"context": {"a": 1}, **bookmark}
     stream = draw(st.sampled_from([{}, bookmark, {"partitions": [entry], **bookmark}]))
     return {
-        "settings": how,
+        "settings": settings,
         "schema": schema,
         "state": draw(st.sampled_from([{}, {"bookmarks": {"s": stream, "other": {"x": 1}}}])),
         "steps": draw(st.lists(st.one_of(kinds), max_size=20)),

@@ -156,12 +156,12 @@ def test_cost_of_encoding_grows_linearly_with_the_partitions(monkeypatch) -> Non
 def test_shared_dict_is_encoded_each_time_until_it_is_unshared(monkeypatch) -> None:
     encoded_bytes = count_encoded_bytes(monkeypatch)
     document = make_document(1_000)
-    mine = document.context_state("s", {"id": 7})
+    partition_state = document.context_state("s", {"id": 7})
     document.share("s", {"id": 7})
     document.encode()
     before = encoded_bytes()
     for value in range(5):
-        mine["x"] = value
+        partition_state["x"] = value
         assert document.encode() == encode_plainly(document.tap_state)
     assert encoded_bytes() - before < 5 * 60
     document.unshare()
@@ -187,7 +187,7 @@ def test_encode_if_changed_returns_none_without_a_change(monkeypatch) -> None:
     document = make_document(3)
     first = document.encode_if_changed()
     assert first == document.encode()
-    made = encoded_bytes()
+    bytes_before = encoded_bytes()
     assert document.encode_if_changed() is None
     document.touch("s", {"id": 1})
     assert document.encode_if_changed() is None
@@ -196,7 +196,7 @@ def test_encode_if_changed_returns_none_without_a_change(monkeypatch) -> None:
     second = document.encode_if_changed()
     assert second == encode_plainly(document.tap_state)
     assert document.size_estimate == len(second)
-    assert encoded_bytes() > made
+    assert encoded_bytes() > bytes_before
 
 
 def test_shared_document_is_compared_at_each_encoding() -> None:
@@ -212,15 +212,15 @@ def test_shared_document_is_compared_at_each_encoding() -> None:
 
 def test_shared_partition_is_encoded_after_its_list_was_replaced() -> None:
     document = make_document(3)
-    mine = document.context_state("s", {"id": 2})
+    partition_state = document.context_state("s", {"id": 2})
     document.share("s", {"id": 2})
     document.encode()
-    document.change("s")["partitions"] = [mine, {"context": {"id": 9}}]
-    mine["v"] = 1
+    document.change("s")["partitions"] = [partition_state, {"context": {"id": 9}}]
+    partition_state["v"] = 1
     assert document.encode() == encode_plainly(document.tap_state)
-    mine["v"] = 2
+    partition_state["v"] = 2
     assert document.encode() == encode_plainly(document.tap_state)
-    assert document.context_state("s", {"id": 2}) is mine
+    assert document.context_state("s", {"id": 2}) is partition_state
 
 
 def test_partition_list_replaced_by_one_of_equal_length_is_encoded() -> None:

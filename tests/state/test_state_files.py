@@ -120,21 +120,21 @@ def test_encoded_state_is_read_back_unchanged(state, before, truncated) -> None:
     line = StateDocument(state).encode()
     lines = [StateDocument(earlier).encode() for earlier in before]
     for last in (b"", truncated):
-        found = read_state(b"\n".join([*lines, line, last]), "s.json")
-        assert StateDocument(found).encode() == line
+        result = read_state(b"\n".join([*lines, line, last]), "s.json")
+        assert StateDocument(result).encode() == line
 
 
 @pytest.mark.parametrize(
-    ("state", "place"),
+    ("state", "container"),
     [
         ({"bookmarks": [1]}, "bookmarks: expected an object, found list"),
         ({"bookmarks": {"a": "x"}}, "bookmarks.a: expected an object, found str"),
         ({"bookmarks": {"a": {"partitions": {}}}}, "bookmarks.a.partitions: expected a list"),
     ],
 )
-def test_bookmarks_of_invalid_structure_are_named_by_their_path(state, place) -> None:
+def test_bookmarks_of_invalid_structure_are_named_by_their_path(state, container) -> None:
     """SEC15: a manipulated state ends in a one-line error message, not in a Python exception."""
-    with pytest.raises(StateFileError, match=place):
+    with pytest.raises(StateFileError, match=container):
         check_bookmarks(state)
 
 

@@ -43,12 +43,12 @@ EXAMPLE = """
 """
 
 
-def make_manager(state: dict | None = None, *, schema=MOMENT, **how) -> StreamStateManager:
+def make_manager(state: dict | None = None, *, schema=MOMENT, **kwargs) -> StreamStateManager:
     return StreamStateManager(
         stream_name="orders",
         tap_state={} if state is None else state,
         order=make_comparator(schema, "orders"),
-        **how,
+        **kwargs,
     )
 
 
@@ -173,22 +173,22 @@ def test_starting_value_is_logged_once_per_stream_and_per_context_at_debug_level
 
 def test_signposts_are_written_only_for_unsorted_streams() -> None:
     moment = dt.datetime(2024, 5, 1, tzinfo=dt.timezone.utc)
-    for how, written in (
+    for settings, written in (
         ({}, True),
         ({"is_sorted": True}, False),
         ({"is_sorted": True, "state_partitioning_keys": []}, True),
         ({"is_sorted": True, "state_partitioning_keys": ["storeId"]}, True),
     ):
-        manager = make_manager(**how)
+        manager = make_manager(**settings)
         manager.write_replication_key_signpost(moment, context={"storeId": 1})
         signpost = manager.get_context_state({"storeId": 1}).get("replication_key_signpost")
         assert signpost == ("2024-05-01T00:00:00.000000+00:00" if written else None)
 
 
-@pytest.mark.parametrize("nothing", [None, "", float("nan")])
-def test_empty_signpost_is_not_written(nothing) -> None:
+@pytest.mark.parametrize("empty_value", [None, "", float("nan")])
+def test_empty_signpost_is_not_written(empty_value) -> None:
     manager = make_manager()
-    manager.write_replication_key_signpost(nothing)
+    manager.write_replication_key_signpost(empty_value)
     assert manager.tap_state == {}
 
 
@@ -336,18 +336,18 @@ def test_states_of_other_streams_are_not_changed() -> None:
 
 def test_cursor_creation_waits_for_the_lock_of_the_document() -> None:
     """Creating a cursor may remove invalid markers from the state, so it needs the lock."""
-    manager, made = make_manager(), []
-    own = {"progress_markers": "none"}
+    manager, cursors = make_manager(), []
+    own_state = {"progress_markers": "none"}
 
     def make() -> None:
-        made.append(manager.cursor(None, replication_key="updatedAt", state=own))
+        cursors.append(manager.cursor(None, replication_key="updatedAt", state=own_state))
 
     thread = threading.Thread(target=make)
     with manager.document.lock:
         thread.start()
         thread.join(0.05)
-        assert own
-        assert not made
+        assert own_state
+        assert not cursors
     thread.join()
-    assert len(made) == 1
-    assert own == {}
+    assert len(cursors) == 1
+    assert own_state == {}

@@ -35,8 +35,8 @@ OTHER = {"replication_key": "at", "replication_key_value": "2024"}
 
 
 def list_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    return [line for line in found if "read in full" in line]
+    result = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    return [line for line in result if "read in full" in line]
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_airbyte_state_without_effect_is_one_warning(
     }
     catalog = parse_configured_catalog(json.dumps({"streams": [entry]}), "catalog")
     read(TapShapes(), catalog, parse_states(json.dumps(state), "state"), lambda _line: None, print)
-    found = list_warnings(caplog)
-    assert len(found) == bool(warning)
-    assert warning in "".join(found)
+    result = list_warnings(caplog)
+    assert len(result) == bool(warning)
+    assert warning in "".join(result)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,6 @@ def test_fivetran_state_without_effect_is_one_warning(
     state: dict[str, Any], warning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     list(Connector(TapShop).update(json.dumps(state)))
-    found = list_warnings(caplog)
-    assert len(found) == bool(warning)
-    assert warning in "".join(found)
+    result = list_warnings(caplog)
+    assert len(result) == bool(warning)
+    assert warning in "".join(result)

@@ -30,8 +30,8 @@ class Bare(Stream):
 
 def only(kind, **provided):
     """Return the only stream of a tap with this stream class."""
-    [found] = make(kind, **provided).streams.values()
-    return found
+    [stream_found] = make(kind, **provided).streams.values()
+    return stream_found
 
 
 # Names and schemas
@@ -56,8 +56,8 @@ def test_schema_argument_accepts_a_file_path(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(SCHEMA))
     with pytest.warns(SingerSDKDeprecationWarning, match="deprecated"):
-        found = Bare(make(), schema=str(path), name="a")
-    assert (found.schema, found.schema_filepath) == (SCHEMA, path)
+        stream_found = Bare(make(), schema=str(path), name="a")
+    assert (stream_found.schema, stream_found.schema_filepath) == (SCHEMA, path)
 
 
 @pytest.mark.parametrize("is_zipped", [False, True])
@@ -99,11 +99,11 @@ def test_missing_schema_is_an_error_when_it_is_accessed():
 
 def test_config_of_a_stream_is_read_only():
     tap = make(stream("a", []), config={"start_date": "x"})
-    [found] = tap.streams.values()
-    assert found.config["start_date"] == "x"
+    [stream_found] = tap.streams.values()
+    assert stream_found.config["start_date"] == "x"
     with pytest.raises(TypeError):
-        found.config["start_date"] = "y"
-    assert found.tap_name == tap.name
+        stream_found.config["start_date"] = "y"
+    assert stream_found.tap_name == tap.name
 
 
 def test_log_lines_have_the_logger_of_the_stream(caplog):
@@ -120,10 +120,10 @@ def test_log_lines_have_the_logger_of_the_stream(caplog):
     [({}, "FULL_TABLE"), ({"replication_key": "id"}, "INCREMENTAL")],
 )
 def test_replication_key_makes_a_stream_incremental(members, method):
-    found = only(stream("a", [], schema=SCHEMA, **members))
-    assert found.replication_method == method
-    found.forced_replication_method = "LOG_BASED"
-    assert found.replication_method == "LOG_BASED"
+    stream_found = only(stream("a", [], schema=SCHEMA, **members))
+    assert stream_found.replication_method == method
+    stream_found.forced_replication_method = "LOG_BASED"
+    assert stream_found.replication_method == "LOG_BASED"
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_replication_key_makes_a_stream_incremental(members, method):
     ],
 )
 def test_timestamp_replication_key_is_found_in_the_schema(key, definition, is_timestamp):
-    found = only(stream("a", [], schema=schema(k=definition), replication_key=key))
-    assert found.is_timestamp_replication_key is is_timestamp
+    stream_found = only(stream("a", [], schema=schema(k=definition), replication_key=key))
+    assert stream_found.is_timestamp_replication_key is is_timestamp
 
 
 def test_replication_key_missing_in_the_schema_is_an_error():
-    found = only(stream("a", [], schema=SCHEMA, replication_key="nope"))
+    stream_found = only(stream("a", [], schema=SCHEMA, replication_key="nope"))
     with pytest.raises(InvalidReplicationKeyException, match="'nope' is not in schema"):
-        _ = found.is_timestamp_replication_key
+        _ = stream_found.is_timestamp_replication_key
 
 
 @pytest.mark.parametrize("key", [["id", "u"], ("id", "u"), {"id": 1}])
@@ -168,9 +168,9 @@ def test_several_replication_keys_are_an_error_that_names_the_stream(key, method
 
 
 def test_replication_key_without_a_type_is_an_error():
-    found = only(stream("a", [], schema=schema(k={}), replication_key="k"))
+    stream_found = only(stream("a", [], schema=schema(k={}), replication_key="k"))
     with pytest.raises(EmptySchemaTypeError):
-        _ = found.is_timestamp_replication_key
+        _ = stream_found.is_timestamp_replication_key
 
 
 # Catalogs
@@ -178,8 +178,8 @@ def test_replication_key_without_a_type_is_an_error():
 
 def catalog(**entry):
     metadata = entry.pop("metadata", {"selected": True})
-    rest = {"schema": SCHEMA, "metadata": [{"breadcrumb": [], "metadata": metadata}], **entry}
-    return {"streams": [{"tap_stream_id": "a", "stream": "a", **rest}]}
+    fields = {"schema": SCHEMA, "metadata": [{"breadcrumb": [], "metadata": metadata}], **entry}
+    return {"streams": [{"tap_stream_id": "a", "stream": "a", **fields}]}
 
 
 KEYED = {"schema": SCHEMA, "replication_key": "id", "primary_keys": ["id"]}
@@ -194,10 +194,10 @@ def test_catalog_overrides_keys_and_replication_method():
     provided = catalog(
         key_properties=["text"], replication_key="at", replication_method="FULL_TABLE"
     )
-    found = only(stream("a", [], **KEYED), catalog=provided)
-    assert found.primary_keys == ["text"]
-    assert found.replication_key == "at"
-    assert found.replication_method == "FULL_TABLE"
+    stream_found = only(stream("a", [], **KEYED), catalog=provided)
+    assert stream_found.primary_keys == ["text"]
+    assert stream_found.replication_key == "at"
+    assert stream_found.replication_method == "FULL_TABLE"
 
 
 def test_catalog_metadata_provides_what_the_entry_omits():
@@ -207,52 +207,52 @@ def test_catalog_metadata_provides_what_the_entry_omits():
         "replication-key": "at",
         "forced-replication-method": "LOG_BASED",
     }
-    found = only(stream("a", [], **KEYED), catalog=catalog(metadata=metadata))
-    assert (found.primary_keys, found.replication_key) == (["text"], "at")
-    assert found.replication_method == "LOG_BASED"
+    stream_found = only(stream("a", [], **KEYED), catalog=catalog(metadata=metadata))
+    assert (stream_found.primary_keys, stream_found.replication_key) == (["text"], "at")
+    assert stream_found.replication_method == "LOG_BASED"
 
 
 def test_catalog_entry_without_keys_removes_the_keys_of_the_tap():
-    found = only(stream("a", [], **KEYED), catalog=catalog())
-    assert found.replication_key is None
-    assert found.replication_method == "FULL_TABLE"
-    assert list(found.primary_keys) == []
+    stream_found = only(stream("a", [], **KEYED), catalog=catalog())
+    assert stream_found.replication_key is None
+    assert stream_found.replication_method == "FULL_TABLE"
+    assert list(stream_found.primary_keys) == []
 
 
 def test_stream_missing_in_the_catalog_is_not_selected():
-    found = only(stream("b", [], **KEYED), catalog=catalog())
-    assert not found.selected
-    assert found.replication_key == "id"
+    stream_found = only(stream("b", [], **KEYED), catalog=catalog())
+    assert not stream_found.selected
+    assert stream_found.replication_key == "id"
 
 
 def test_catalog_schema_becomes_the_effective_schema():
     provided = catalog(schema=schema(id=STRING))
-    found = only(stream("a", [], **KEYED), catalog=provided)
-    assert found.effective_schema == schema(id=STRING)
-    assert found.schema == SCHEMA
+    stream_found = only(stream("a", [], **KEYED), catalog=provided)
+    assert stream_found.effective_schema == schema(id=STRING)
+    assert stream_found.schema == SCHEMA
 
 
 def test_selected_can_be_set_after_construction():
-    found = only(stream("a", []), catalog=catalog(metadata={"selected": False}))
-    assert not found.selected
-    found.selected = True
-    assert found.selected
-    assert found.mask[()]
+    stream_found = only(stream("a", []), catalog=catalog(metadata={"selected": False}))
+    assert not stream_found.selected
+    stream_found.selected = True
+    assert stream_found.selected
+    assert stream_found.mask[()]
 
 
 def test_stream_without_a_catalog_has_a_default_catalog_entry():
-    found = only(stream("a", [], **KEYED))
-    assert list(found._singer_catalog) == ["a"]
-    entry = Catalog.from_dict(found._tap.catalog_dict).get_stream("a")
+    stream_found = only(stream("a", [], **KEYED))
+    assert list(stream_found._singer_catalog) == ["a"]
+    entry = Catalog.from_dict(stream_found._tap.catalog_dict).get_stream("a")
     assert (entry.key_properties, entry.replication_key) == (["id"], "id")
     assert entry.replication_method == "INCREMENTAL"
 
 
 @pytest.mark.parametrize("keys", [("id",), ["id"]])
 def test_catalog_entry_has_the_key_properties_of_the_author(keys):
-    found = only(stream("a", [], primary_keys=keys))
-    entry = found._singer_catalog_entry
+    stream_found = only(stream("a", [], primary_keys=keys))
+    entry = stream_found._singer_catalog_entry
     assert entry.key_properties == keys
-    assert found.metadata.root.table_key_properties == keys
+    assert stream_found.metadata.root.table_key_properties == keys
     if isinstance(keys, list):  # a change to the catalog does not change the stream
         assert entry.key_properties is not keys

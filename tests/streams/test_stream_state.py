@@ -17,10 +17,10 @@ ID = {"replication_key": "id", "schema": schema(id=INTEGER, p=INTEGER)}
 
 def start(members, bookmark=None, start_date=None, look="get_starting_replication_key_value"):
     """Return the starting value that a stream sees in a sync."""
-    seen = []
+    start_values = []
 
     def rows(self, context):
-        seen.append(getattr(self, look)(context))
+        start_values.append(getattr(self, look)(context))
         return []
 
     entry = {"replication_key": members["replication_key"], "replication_key_value": bookmark}
@@ -29,7 +29,7 @@ def start(members, bookmark=None, start_date=None, look="get_starting_replicatio
         state={"bookmarks": {"a": entry}},
         config={"start_date": start_date} if start_date else {},
     )
-    return seen[0]
+    return start_values[0]
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_compare_start_date_can_be_overridden():
     ],
 )
 def test_starting_timestamp_is_an_aware_datetime(bookmark, expected):
-    found = start(AT, bookmark, look="get_starting_timestamp")
-    assert found == expected
-    assert found is None or found.tzinfo is not None
+    stream_found = start(AT, bookmark, look="get_starting_timestamp")
+    assert stream_found == expected
+    assert stream_found is None or stream_found.tzinfo is not None
 
 
 def test_starting_timestamp_requires_a_timestamp_replication_key():
@@ -125,13 +125,13 @@ def test_signpost_of_a_timestamp_key_is_the_start_of_the_tap():
 
 def test_partitions_default_to_the_contexts_of_the_state():
     entries = [{"context": {"p": 1}}, {"context": {"p": 2}}, {"odd": 1}]
-    found = only(stream("a", [], **ID), state={"bookmarks": {"a": {"partitions": entries}}})
-    assert found.partitions == [{"p": 1}, {"p": 2}]
+    stream_found = only(stream("a", [], **ID), state={"bookmarks": {"a": {"partitions": entries}}})
+    assert stream_found.partitions == [{"p": 1}, {"p": 2}]
     assert only(stream("a", [], **ID)).partitions is None
 
 
 @pytest.mark.parametrize(
-    "keys, context, kept",
+    "keys, context, expected",
     [
         (None, {"p": 1, "q": 2}, {"context": {"p": 1, "q": 2}}),
         (["p"], {"p": 1, "q": 2}, {"context": {"p": 1}}),
@@ -140,26 +140,28 @@ def test_partitions_default_to_the_contexts_of_the_state():
         (None, None, None),
     ],
 )
-def test_state_partitioning_keys_select_the_bookmark_of_a_context(keys, context, kept):
-    found = only(stream("a", [], **ID, state_partitioning_keys=keys))
-    state = found.get_context_state(context)
-    if kept is None:
-        assert state is found.stream_state
+def test_state_partitioning_keys_select_the_bookmark_of_a_context(keys, context, expected):
+    stream_found = only(stream("a", [], **ID, state_partitioning_keys=keys))
+    state = stream_found.get_context_state(context)
+    if expected is None:
+        assert state is stream_found.stream_state
     else:
-        assert state == kept
-        assert found.stream_state["partitions"] == [kept]
+        assert state == expected
+        assert stream_found.stream_state["partitions"] == [expected]
 
 
 def test_state_partitioning_keys_can_be_set_later():
-    found = only(stream("a", [], **ID, is_sorted=True))
-    assert found.state_manager.is_sorted
-    found.state_partitioning_keys = ["p"]
-    assert found.state_partitioning_keys == ["p"]
-    assert not found.state_manager.is_sorted
+    stream_found = only(stream("a", [], **ID, is_sorted=True))
+    assert stream_found.state_manager.is_sorted
+    stream_found.state_partitioning_keys = ["p"]
+    assert stream_found.state_partitioning_keys == ["p"]
+    assert not stream_found.state_manager.is_sorted
 
 
 def test_get_context_state_creates_the_state_of_the_context():
-    found = only(stream("a", [], **ID))
-    found.get_context_state({"p": 1})["x"] = 1
-    assert found.tap_state == {"bookmarks": {"a": {"partitions": [{"context": {"p": 1}, "x": 1}]}}}
-    assert found.get_context_state({"p": 1}) is found.get_context_state({"p": 1.0})
+    stream_found = only(stream("a", [], **ID))
+    stream_found.get_context_state({"p": 1})["x"] = 1
+    assert stream_found.tap_state == {
+        "bookmarks": {"a": {"partitions": [{"context": {"p": 1}, "x": 1}]}}
+    }
+    assert stream_found.get_context_state({"p": 1}) is stream_found.get_context_state({"p": 1.0})

@@ -67,9 +67,9 @@ def ids(output: Output, name: str | None = None) -> list[Any]:
     return [record["id"] for record in output.records(name)]
 
 
-def run_command(tap: type[Tap], *words: object) -> int:
+def run_command(tap: type[Tap], *arguments: object) -> int:
     try:
-        tap.get_singer_command().main([str(word) for word in words])
+        tap.get_singer_command().main([str(word) for word in arguments])
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0
@@ -99,11 +99,11 @@ def test_range_contains_its_start_and_not_its_end(path: Any) -> None:
 
 
 def test_bounds_may_have_an_offset() -> None:
-    found = backfill(
+    output = backfill(
         stream("orders", TIMES, **ORDERS),
         read=ReadRange("2026-01-01T00:00:00+01:00", "2026-02-01T00:00:00+01:00"),
     )
-    assert ids(found) == [1, 2, 3]
+    assert ids(output) == [1, 2, 3]
 
 
 def test_range_without_an_end_reads_to_the_last_record() -> None:
@@ -115,14 +115,14 @@ def test_range_without_an_end_reads_to_the_last_record() -> None:
 def test_get_records_starts_at_the_range_and_not_at_bookmark_or_start_date() -> None:
     starts: list[Any] = []
 
-    def pull(found: Any, _context: Any) -> Any:
-        starts.append(found.get_starting_replication_key_value(None))
-        starts.append(found.get_starting_timestamp(None).isoformat())
+    def pull(output: Any, _context: Any) -> Any:
+        starts.append(output.get_starting_replication_key_value(None))
+        starts.append(output.get_starting_timestamp(None).isoformat())
         return iter(TIMES)
 
-    found = backfill(stream("orders", pull, **ORDERS), config={"start_date": "2026-01-20"})
+    output = backfill(stream("orders", pull, **ORDERS), config={"start_date": "2026-01-20"})
     assert starts == ["2026-01-01", "2026-01-01T00:00:00+00:00"]
-    assert ids(found) == IN_JANUARY
+    assert ids(output) == IN_JANUARY
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])
@@ -132,7 +132,7 @@ def test_every_state_is_the_saved_state_unchanged(is_sorted: bool) -> None:
     kind = stream("orders", rows, **ORDERS, is_sorted=is_sorted, STATE_MSG_FREQUENCY=1)
     messages = backfill(kind).messages
     assert [messages[0]["type"], messages[-1]["type"]] == ["STATE", "STATE"]
-    assert all(one["value"] == SAVED for one in messages if one["type"] == "STATE")
+    assert all(message["value"] == SAVED for message in messages if message["type"] == "STATE")
 
 
 def test_without_a_saved_state_no_state_is_written() -> None:
@@ -141,8 +141,8 @@ def test_without_a_saved_state_no_state_is_written() -> None:
 
 
 def test_state_that_the_tap_writes_itself_is_replaced() -> None:
-    def pull(found: Any, _context: Any) -> Any:
-        found._tap.state_writer.write_state({"bookmarks": {"orders": {"mine": 1}}})
+    def pull(output: Any, _context: Any) -> Any:
+        output._tap.state_writer.write_state({"bookmarks": {"orders": {"mine": 1}}})
         yield from TIMES
 
     assert all(state == SAVED for state in backfill(stream("orders", pull, **ORDERS)).states)
@@ -182,16 +182,16 @@ def test_stream_without_a_range_is_named_and_not_read(caplog: pytest.LogCaptureF
         stream("counts", [{"id": 8, "n": 1}], replication_key="n"),
         stream("unselected", TIMES, **ORDERS, selected_by_default=False),
     )
-    found = backfill(*kinds)
-    assert {message["stream"] for message in found.of("SCHEMA")} == {"orders"}
+    output = backfill(*kinds)
+    assert {message["stream"] for message in output.of("SCHEMA")} == {"orders"}
     assert "'plain' is not read in the backfill: it is not read by a replication key" in caplog.text
     assert "'counts' is not read in the backfill: its replication key 'n' cannot" in caplog.text
     assert "'unselected' is not read" not in caplog.text
 
 
 def test_record_with_a_null_key_is_in_no_range(caplog: pytest.LogCaptureFixture) -> None:
-    found = backfill(stream("orders", [{"id": 1, "at": None}, TIMES[1]], **ORDERS))
-    assert ids(found) == [2]
+    output = backfill(stream("orders", [{"id": 1, "at": None}, TIMES[1]], **ORDERS))
+    assert ids(output) == [2]
     assert "without a usable replication key value are not written" in caplog.text
 
 
@@ -210,9 +210,9 @@ def test_children_of_records_after_the_range_are_read() -> None:
         parent_stream_type=parent,
         state_partitioning_keys=[],
     )
-    found = backfill(parent, child)
-    assert ids(found, "orders") == IN_JANUARY
-    assert 6 in ids(found, "lines")
+    output = backfill(parent, child)
+    assert ids(output, "orders") == IN_JANUARY
+    assert 6 in ids(output, "lines")
 
 
 # HTTP streams with windows, and manifests
@@ -224,10 +224,10 @@ def test_windows_cover_only_the_range(server: Server) -> None:
     steps = {"step": "P5D", "cursor_granularity": "PT1S"}
     read = ReadRange("2022-12-01", "2022-12-05")
     saved = {"bookmarks": {"articles": {"replication_key": "at", "replication_key_value": "x"}}}
-    found = backfill(dated(**steps), read=read, state=saved, config={"url": server.url})
+    output = backfill(dated(**steps), read=read, state=saved, config={"url": server.url})
     assert api.asked == ["2022-12-01T00:00:00Z..2022-12-05T00:00:00Z"]
-    assert ids(found) == [1]
-    assert found.states[-1] == saved
+    assert ids(output) == [1]
+    assert output.states[-1] == saved
     server.asked.clear()
     backfill(dated(), read=ReadRange("2023-02-01"), state=None, config={"url": server.url})
     assert api.asked == ["2023-02-01T00:00:00Z..2023-02-05T00:00:00Z"]
@@ -238,10 +238,12 @@ def test_manifest_is_read_in_the_range(
 ) -> None:
     days = [{"id": day, "at": f"2026-01-{day:02}"} for day in range(1, 32)]
     server.answers_by(
-        lambda each: Reply(
+        lambda request: Reply(
             {
                 "data": [
-                    d for d in days if each.query["since"][0] <= d["at"] <= each.query["until"][0]
+                    d
+                    for d in days
+                    if request.query["since"][0] <= d["at"] <= request.query["until"][0]
                 ]
             }
         )
@@ -252,9 +254,9 @@ def test_manifest_is_read_in_the_range(
     }
     (config := tmp_path / "config.json").write_text(json.dumps({"url": server.url}))
     (state := tmp_path / "state.json").write_text(json.dumps(saved))
-    words = ["--manifest", path, "--config", config, "--state", state, "--from", "2026-01-03"]
+    arguments = ["--manifest", path, "--config", config, "--state", state, "--from", "2026-01-03"]
     with pytest.raises(SystemExit) as ended:
-        run_tap_manifest([*map(str, words), "--to", "2026-01-15"])
+        run_tap_manifest([*map(str, arguments), "--to", "2026-01-15"])
     assert not ended.value.code
     lines = read_lines(capsys)
     assert read_rows(lines) == list(range(3, 15))
@@ -300,12 +302,12 @@ def read_range(folder: Path, rows: list[Any], key: str, start: str, end: str) ->
             {"replication-key": key, "selected": True}
         )
     files = {"config": settings, "catalog": catalog, "state": {"bookmarks": {"main-events": {}}}}
-    words = []
+    arguments = []
     for name, content in files.items():
         (path := folder / f"{name}.json").write_text(json.dumps(content))
-        words += [f"--{name}", path]
+        arguments += [f"--{name}", path]
     Table.queries.clear()
-    assert run_command(TapTables, *words, "--from", start, *(["--to", end] if end else [])) == 0
+    assert run_command(TapTables, *arguments, "--from", start, *(["--to", end] if end else [])) == 0
     return files["state"]
 
 
@@ -373,7 +375,7 @@ def test_range_of_a_sqlite_table_is_that_of_the_offset_of_its_rows(
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    "arguments, message",
     [
         (["--to", "2026-01-01"], "--to needs --from"),
         (["--from", "soon"], "--from 'soon' is neither a date-time"),
@@ -383,9 +385,9 @@ def test_range_of_a_sqlite_table_is_that_of_the_offset_of_its_rows(
     ],
 )
 def test_invalid_range_is_a_usage_error(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command(TapTables, *words) == 2
+    assert run_command(TapTables, *arguments) == 2
     assert message in " ".join(capsys.readouterr().err.split())
 
 

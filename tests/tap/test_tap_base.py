@@ -130,8 +130,8 @@ def test_catalog_is_the_input_catalog_or_the_discovered_one():
     assert list(tap.catalog) == ["a"]
     assert tap.catalog is tap.catalog
     assert json.loads(tap.catalog_json_text) == tap.catalog_dict
-    given = Catalog.from_dict(tap.catalog_dict)
-    assert make(numbers("a"), catalog=given).catalog is given
+    input_catalog = Catalog.from_dict(tap.catalog_dict)
+    assert make(numbers("a"), catalog=input_catalog).catalog is input_catalog
 
 
 def test_catalog_can_be_a_file_path(tmp_path):
@@ -153,8 +153,8 @@ def test_discovery_prints_the_catalog(capsys):
 
 def test_only_bookmarks_are_taken_from_the_input_state():
     """Other keys, such as `currently_syncing`, belong to the previous sync."""
-    given = {"bookmarks": {"a": {"x": {"y": 1}}, "b": None}, "currently_syncing": "a"}
-    tap = make(numbers("a"), state=given)
+    input_state = {"bookmarks": {"a": {"x": {"y": 1}}, "b": None}, "currently_syncing": "a"}
+    tap = make(numbers("a"), state=input_state)
     assert tap.state == {"bookmarks": {"a": {"x": {"y": 1}}}}
 
 

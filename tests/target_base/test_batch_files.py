@@ -36,9 +36,9 @@ class Loader(Target):
     name = "target-notes"
     default_sink_class = Sink
 
-    def __init__(self, **given):
+    def __init__(self, **kwargs):
         self.notes = []
-        super().__init__(**given)
+        super().__init__(**kwargs)
 
     def _write_state_message(self, state):
         self.notes.append(("state", state))
@@ -46,16 +46,16 @@ class Loader(Target):
 
 def fed(*lines, sink=Sink, target=Loader, **config):
     """Run a target on lines; return its notes of batches and states."""
-    made = type("Own", (target,), {"default_sink_class": sink})(config=config)
-    made.listen(io.StringIO("".join(lines)))
-    return made.notes
+    loaded_target = type("Own", (target,), {"default_sink_class": sink})(config=config)
+    loaded_target.listen(io.StringIO("".join(lines)))
+    return loaded_target.notes
 
 
 @pytest.fixture
 def path(tmp_path):
-    found = tmp_path / "rows.json.gz"
-    found.write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in ROWS).encode()))
-    return str(found)
+    file = tmp_path / "rows.json.gz"
+    file.write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in ROWS).encode()))
+    return str(file)
 
 
 def gz(path, stream="a"):
@@ -75,8 +75,8 @@ def test_rows_of_batch_files_are_drained_before_later_states(path):
 
 
 def test_batches_of_file_rows_respect_the_sinks_limits(path):
-    most = fed(schema(), batch("a", path, path, format="jsonl", compression="gzip"))
-    assert [len(rows) for _, rows in most] == [5, 5]
+    gzipped = fed(schema(), batch("a", path, path, format="jsonl", compression="gzip"))
+    assert [len(rows) for _, rows in gzipped] == [5, 5]
 
     class Small(Sink):
         MAX_BYTES = 40
@@ -87,9 +87,9 @@ def test_batches_of_file_rows_respect_the_sinks_limits(path):
 def test_rows_of_batch_files_are_mapped_validated_and_parsed(tmp_path):
     path = tmp_path / "rows"
     path.write_text('{"id":1,"at":"2024-01-01T00:00:00Z","on":1}\n{"id":2}\n{"id":3}\n')
-    at = {"type": ["string", "null"], "format": "date-time"}
-    described = schema(id=ID, at=at, on={"type": "boolean"})
-    lines = [described, batch("a", str(path), format="jsonl")]
+    date_time = {"type": ["string", "null"], "format": "date-time"}
+    schema_message = schema(id=ID, at=date_time, on={"type": "boolean"})
+    lines = [schema_message, batch("a", str(path), format="jsonl")]
     maps = {"a": {"__filter__": "id < 3", "twice": "int(id * 2)", "__alias__": "b"}}
     assert fed(*lines, stream_maps=maps) == [
         (
@@ -117,14 +117,14 @@ def test_rows_of_batch_files_get_metadata_columns(path):
 
 
 def test_record_sink_gets_rows_of_batch_files(path):
-    seen = []
+    received = []
 
     class Each(RecordSink):
         def process_record(self, record, context):
-            seen.append(record)
+            received.append(record)
 
     fed(schema(), gz(path), sink=Each)
-    assert seen == ROWS
+    assert received == ROWS
 
 
 def test_one_batch_message_can_be_mapped_to_several_sinks(path):
@@ -138,16 +138,16 @@ def test_one_batch_message_can_be_mapped_to_several_sinks(path):
 
 
 def test_overridden_record_hook_gets_rows_of_batch_files(path):
-    seen = []
+    received = []
 
     class Hooked(Loader):
         def _process_record_message(self, message_dict):
-            seen.append(message_dict)
+            received.append(message_dict)
             super()._process_record_message(message_dict)
 
     notes = fed(schema(), json.dumps({**json.loads(gz(path)), "version": 7}), target=Hooked)
     assert notes == [("a", ROWS)]
-    assert seen[0] == {"type": "RECORD", "stream": "a", "record": ROWS[0], "version": 7}
+    assert received[0] == {"type": "RECORD", "stream": "a", "record": ROWS[0], "version": 7}
 
 
 # Sinks that process files
@@ -166,8 +166,8 @@ def test_overridden_process_batch_files_gets_the_file_paths(path):
     ]
 
 
-@pytest.mark.parametrize("way", ["asks", "calls"])
-def test_sink_can_get_each_batch_file_as_one_batch(path, way):
+@pytest.mark.parametrize("sink_kind", ["asks", "calls"])
+def test_sink_can_get_each_batch_file_as_one_batch(path, sink_kind):
     class Whole(Sink):
         whole_batch_files = True
         max_size = 2
@@ -178,7 +178,7 @@ def test_sink_can_get_each_batch_file_as_one_batch(path, way):
         def process_batch_files(self, encoding, files):
             super().process_batch_files(encoding, files)
 
-    sink = {"asks": Whole, "calls": Calls}[way]
+    sink = {"asks": Whole, "calls": Calls}[sink_kind]
     lines = [schema(), batch("a", path, path, format="jsonl", compression="gzip"), state(1)]
     assert fed(*lines, sink=sink) == [("a", ROWS), ("a", ROWS), ("state", 1)]
     [(_, rows), *_] = fed(*lines, sink=sink, add_record_metadata=True)
@@ -211,24 +211,32 @@ def test_unreadable_batch_file_raises_and_later_states_are_not_written(path, fau
     elif fault == "other":
         (tmp_path / "bad").write_bytes(b'{"id":1}\n')
     bad = str(tmp_path / "bad")
-    made = Loader(config={})
+    loaded_target = Loader(config={})
     lines = [schema(), record(id=9), state(1), gz(path), state(2), gz(bad), state(3)]
     with pytest.raises(BatchFileError, match=f"Stream 'a': batch file {bad} cannot be read"):
-        made.listen(io.StringIO("".join(lines)))
-    assert [note for note in made.notes if note[0] == "state"] == [("state", 1), ("state", 2)]
+        loaded_target.listen(io.StringIO("".join(lines)))
+    assert [note for note in loaded_target.notes if note[0] == "state"] == [
+        ("state", 1),
+        ("state", 2),
+    ]
 
 
 def test_batch_message_with_too_many_files_is_rejected_before_reading(path):
     """SEC13: a target on the SDK refuses a manifest of very many files."""
-    made = Loader(config={"batch_max_files": 3})
-    most = {"format": "jsonl", "compression": "gzip"}
-    lines = [schema(), batch("a", *[path] * 3, **most), state(1), batch("a", *[path] * 4, **most)]
+    loaded_target = Loader(config={"batch_max_files": 3})
+    gzipped = {"format": "jsonl", "compression": "gzip"}
+    lines = [
+        schema(),
+        batch("a", *[path] * 3, **gzipped),
+        state(1),
+        batch("a", *[path] * 4, **gzipped),
+    ]
     with pytest.raises(BatchFileError, match=r"Stream 'a': .* names 4 files, more than 3;"):
-        made.listen(io.StringIO("".join(lines)))
-    assert made.notes == [*[("a", ROWS)] * 3, ("state", 1)]
+        loaded_target.listen(io.StringIO("".join(lines)))
+    assert loaded_target.notes == [*[("a", ROWS)] * 3, ("state", 1)]
     with pytest.raises(BatchFileError, match=r"Stream 'a': .* in 1,048,580 bytes, more than 4,096"):
         Loader(config={"batch_max_files": 3}).listen(
-            io.StringIO(schema() + batch("a", "x" * (1 << 20), **most))
+            io.StringIO(schema() + batch("a", "x" * (1 << 20), **gzipped))
         )
 
 
@@ -239,11 +247,13 @@ def test_batch_message_with_too_many_files_from_a_custom_reader_is_rejected(path
                 message = json.loads(text)
                 callbacks[message["type"]](message)
 
-    made = Loader(config={"batch_max_files": 3}, message_reader=Reader())
-    most = {"format": "jsonl", "compression": "gzip"}
+    loaded_target = Loader(config={"batch_max_files": 3}, message_reader=Reader())
+    gzipped = {"format": "jsonl", "compression": "gzip"}
     with pytest.raises(BatchFileError, match=r"Stream 'a': .* names 4 files, more than 3;"):
-        made.listen([schema(), batch("a", *[path] * 3, **most), batch("a", *[path] * 4, **most)])
-    assert made.notes == [("a", ROWS)] * 3
+        loaded_target.listen(
+            [schema(), batch("a", *[path] * 3, **gzipped), batch("a", *[path] * 4, **gzipped)]
+        )
+    assert loaded_target.notes == [("a", ROWS)] * 3
 
 
 @pytest.mark.parametrize(
@@ -269,18 +279,18 @@ def test_sigterm_stops_reading_a_batch_file(path):
 
         def process_batch(self, context):
             super().process_batch(context)
-            made._handle_termination(15, None)
+            loaded_target._handle_termination(15, None)
 
-    made = type("Own", (Loader,), {"default_sink_class": Stopping})(config={})
-    assert made.listen(io.StringIO("".join([schema(), gz(path), state(1)]))) == 0
-    assert made.notes == [("a", ROWS[:2])]
+    loaded_target = type("Own", (Loader,), {"default_sink_class": Stopping})(config={})
+    assert loaded_target.listen(io.StringIO("".join([schema(), gz(path), state(1)]))) == 0
+    assert loaded_target.notes == [("a", ROWS[:2])]
 
 
 def test_batch_files_load_with_an_overridden_schema_hook(path, caplog):
     class OwnSchemas(Loader):
         def _process_schema_message(self, message_dict):
-            given = {"properties": {"id": ID, "name": NAME}}
-            self.get_sink("a", schema=given, key_properties=["id"])
+            custom_target = {"properties": {"id": ID, "name": NAME}}
+            self.get_sink("a", schema=custom_target, key_properties=["id"])
 
     with caplog.at_level(logging.WARNING):
         assert fed(schema(), gz(path), target=OwnSchemas) == [("a", ROWS)]

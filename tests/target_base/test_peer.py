@@ -269,8 +269,8 @@ NAMES = [*CASES, "batch files", "batch files of another kind"]
 @pytest.mark.parametrize("name", NAMES)
 def test_files_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.files(name) for side in sides)
-    for each in (ours, theirs):  # the order of drain and setup may differ
-        for notes in each.values():
+    for item in (ours, theirs):  # the order of drain and setup may differ
+        for notes in item.values():
             notes.sort(key=lambda note: note[0] == "setup", reverse=True)
     assert ours == theirs
 
@@ -279,8 +279,8 @@ def test_files_are_those_of_singer_sdk(sides, name):
 def test_errors_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.error(name) for side in sides)
     if ours is not None and ours[0] == "InvalidRecord":
-        ours[1], places = PLACE.subn(": ", ours[1], count=1)
-        assert places == 1, "the error of an invalid record names its stream"
+        ours[1], replacements = PLACE.subn(": ", ours[1], count=1)
+        assert replacements == 1, "the error of an invalid record names its stream"
     assert ours == theirs
 
 

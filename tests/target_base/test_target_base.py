@@ -30,8 +30,8 @@ class Noting:
 
     stores_in_clean_up = False
 
-    def __init__(self, target, **given):
-        super().__init__(target=target, **given)
+    def __init__(self, target, **kwargs):
+        super().__init__(target=target, **kwargs)
         self.notes = target.notes
         self.notes.append(("made", self.stream_name))
 
@@ -62,9 +62,9 @@ class NotingTarget(Target):
     name = "target-noting"
     default_sink_class = NotingSink
 
-    def __init__(self, **given):
+    def __init__(self, **kwargs):
         self.notes = []
-        super().__init__(**given)
+        super().__init__(**kwargs)
 
     def _write_state_message(self, state):
         self.notes.append(("state", state))
@@ -76,9 +76,9 @@ def target(kind=NotingTarget, **config):
 
 def fed(*lines, kind=NotingTarget, **config):
     """Run a target on lines; return the recorded calls."""
-    found = target(kind, **config)
-    assert found.listen(io.StringIO("".join(lines))) == 0
-    return found.notes
+    loaded_target = target(kind, **config)
+    assert loaded_target.listen(io.StringIO("".join(lines))) == 0
+    return loaded_target.notes
 
 
 def made(sink_class, **members):
@@ -108,8 +108,8 @@ def test_state_is_written_after_the_drain_of_its_records():
 
 def test_target_may_pass_arguments_to_its_sinks_in_create_sink():
     class NamedSink(NotingSink):
-        def __init__(self, table, **given):
-            super().__init__(**given)
+        def __init__(self, table, **kwargs):
+            super().__init__(**kwargs)
             self.notes.append(("table", table))
 
     def create_sink(self, *, stream_name, schema, key_properties=None):
@@ -163,19 +163,19 @@ def test_no_state_is_written_if_the_run_ends_before_an_overridden_clean_up(is_ba
     def clean_up(self):
         raise RuntimeError("not stored")
 
-    found = target(made(type("Failing", (FinishingSink,), {"clean_up": clean_up})))
+    loaded_target = target(made(type("Failing", (FinishingSink,), {"clean_up": clean_up})))
     lines = io.StringIO("".join(LOAD) + "[" * is_bad_line)
     with pytest.raises(InvalidInputLine if is_bad_line else RuntimeError):
-        found.listen(lines)
-    assert "state" not in {note[0] for note in found.notes}
+        loaded_target.listen(lines)
+    assert "state" not in {note[0] for note in loaded_target.notes}
 
 
 def test_signal_cleans_up_a_sink_that_stores_records_then_before_the_state_is_written():
-    found = target(made(FinishingSink), batch_size_rows=2)
-    found.process_lines(io.StringIO("".join(LOAD)))
-    found._signals.received.append(15)
-    found._finish_after_signal()
-    assert found.notes[2:] == [("batch", "a", [1, 2]), ("clean", "a"), ("state", 1)]
+    loaded_target = target(made(FinishingSink), batch_size_rows=2)
+    loaded_target.process_lines(io.StringIO("".join(LOAD)))
+    loaded_target._signals.received.append(15)
+    loaded_target._finish_after_signal()
+    assert loaded_target.notes[2:] == [("batch", "a", [1, 2]), ("clean", "a"), ("state", 1)]
 
 
 class StoringRecordSink(NotingRecordSink):
@@ -243,7 +243,9 @@ def test_sink_may_change_its_maximum_size_between_batches():
 
     shrinking = type("Shrinking", (NotingSink,), {"max_size": 2, "process_batch": process_batch})
     notes = fed(schema(), *rows(1, 2, 3, 4), kind=made(shrinking))
-    assert without_setup(notes) == [("batch", "a", one) for one in ([1, 2], [3], [4])]
+    assert without_setup(notes) == [
+        ("batch", "a", ids_of_batch) for ids_of_batch in ([1, 2], [3], [4])
+    ]
 
 
 def test_equal_and_empty_states_are_not_written_again():
@@ -284,9 +286,9 @@ def test_long_state_is_written_completely_to_a_non_blocking_pipe(monkeypatch):
     with os.fdopen(reader, "rb") as pipe, ThreadPoolExecutor(1) as pool:
         with os.fdopen(writer, "w") as out:
             monkeypatch.setattr(sys, "stdout", out)
-            found = pool.submit(pipe.read)
+            loaded_target = pool.submit(pipe.read)
             Plain(config={}).listen(io.StringIO(state(long)))
-        assert json.loads(found.result()) == long
+        assert json.loads(loaded_target.result()) == long
 
 
 def test_states_of_successful_drains_are_written_if_a_later_drain_fails():
@@ -345,15 +347,15 @@ def test_sinks_are_drained_in_parallel():
             together.wait()
             super().process_batch(context)
 
-    lines = [each for name in "abc" for each in (schema(name), *rows(1, stream=name))]
+    lines = [item for name in "abc" for item in (schema(name), *rows(1, stream=name))]
     assert len(without_setup(fed(*lines, state(1), kind=made(Meeting)))) == 4
 
 
 def test_max_parallelism_can_be_set():
-    one = target()
-    assert one.max_parallelism == 8
-    one.max_parallelism = 2
-    assert one.max_parallelism == 2
+    target_ = target()
+    assert target_.max_parallelism == 8
+    target_.max_parallelism = 2
+    assert target_.max_parallelism == 2
 
 
 def test_target_without_a_sink_class_is_rejected():
@@ -470,28 +472,28 @@ def test_batch_files_are_loaded_after_earlier_records(tmp_path):
 
 
 def test_overridden_message_hooks_get_every_message():
-    seen = []
+    received = []
 
     class Hooked(NotingTarget):
         def _process_schema_message(self, message_dict):
-            seen.append(message_dict)
+            received.append(message_dict)
             super()._process_schema_message(message_dict)
 
         def _process_record_message(self, message_dict):
-            seen.append(message_dict)
+            received.append(message_dict)
             super()._process_record_message(message_dict)
 
         def _process_state_message(self, message_dict):
-            seen.append(message_dict)
+            received.append(message_dict)
             super()._process_state_message(message_dict)
 
     bookmarked = json.dumps({**json.loads(schema()), "bookmark_properties": ["id"]}) + "\n"
     lines = [bookmarked, schema(), record(id=1, extracted="2024-01-01", v=2), state({"n": 0.5})]
     notes = fed(*lines, kind=Hooked)
     assert without_setup(notes) == [("batch", "a", [1]), ("state", {"n": Decimal("0.5")})]
-    assert [each["type"] for each in seen] == ["SCHEMA", "SCHEMA", "RECORD", "STATE"]
-    assert seen[0]["bookmark_properties"] == ["id"]
-    assert seen[2] == {
+    assert [item["type"] for item in received] == ["SCHEMA", "SCHEMA", "RECORD", "STATE"]
+    assert received[0]["bookmark_properties"] == ["id"]
+    assert received[2] == {
         "type": "RECORD",
         "stream": "a",
         "record": {"id": 1},
@@ -508,9 +510,9 @@ def test_custom_message_reader_is_used():
                 callbacks[message["type"]](message)
             return {}
 
-    given = NotingTarget(config={}, message_reader=Reader())
-    given.listen([schema(), *rows(1), state(1)])
-    assert without_setup(given.notes) == [("batch", "a", [1]), ("state", 1)]
+    custom_target = NotingTarget(config={}, message_reader=Reader())
+    custom_target.listen([schema(), *rows(1), state(1)])
+    assert without_setup(custom_target.notes) == [("batch", "a", [1]), ("state", 1)]
 
     class OfClass(NotingTarget):
         message_reader_class = Reader
@@ -522,13 +524,13 @@ def test_sigterm_ends_a_custom_message_reader():
     class Reader:
         def process_lines(self, file_input, callbacks):
             callbacks["SCHEMA"](json.loads(schema()))
-            given._handle_termination(15, None)
+            custom_target._handle_termination(15, None)
             callbacks["STATE"](json.loads(state(1)))
             raise AssertionError("read on")
 
-    given = NotingTarget(config={}, message_reader=Reader())
-    assert given.listen() == 0
-    assert given.notes == [("made", "a"), ("setup", "a"), ("state", 1), ("clean", "a")]
+    custom_target = NotingTarget(config={}, message_reader=Reader())
+    assert custom_target.listen() == 0
+    assert custom_target.notes == [("made", "a"), ("setup", "a"), ("state", 1), ("clean", "a")]
 
 
 def test_sigterm_outside_listen_exits_immediately():
@@ -538,9 +540,9 @@ def test_sigterm_outside_listen_exits_immediately():
 
 def test_process_lines_reads_standard_input_by_default(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(state(1).encode())))
-    found = target()
-    assert found.process_lines() == {"STATE": 1}
-    assert found.notes == [("state", 1)]
+    loaded_target = target()
+    assert loaded_target.process_lines() == {"STATE": 1}
+    assert loaded_target.notes == [("state", 1)]
 
 
 def test_sink_that_calls_drain_all_loses_no_record():
@@ -551,13 +553,13 @@ def test_sink_that_calls_drain_all_loses_no_record():
                 context = self._get_context(record)
             super().process_record(record, context)
 
-        def __init__(self, target, **given):
-            super().__init__(target, **given)
+        def __init__(self, target, **kwargs):
+            super().__init__(target, **kwargs)
             self.target = target
 
     # The current record was counted when the batch was drained, and stored afterwards.
     notes = fed(schema(), *rows(1), state(1), *rows(2, 3), state(3), kind=made(Impatient))
-    drained = [each for note in notes if note[0] == "batch" for each in note[2]]
+    drained = [item for note in notes if note[0] == "batch" for item in note[2]]
     assert drained == [1, 2, 3]
     assert notes.index(("state", 1)) < notes.index(("state", 3))
 
@@ -568,8 +570,8 @@ def stopping_at(number, **members):
     class Stopping(NotingSink):
         max_size = 2
 
-        def __init__(self, target, **given):
-            super().__init__(target, **given)
+        def __init__(self, target, **kwargs):
+            super().__init__(target, **kwargs)
             self.target = target
 
         def process_record(self, record, context):
@@ -580,8 +582,8 @@ def stopping_at(number, **members):
     return made(Stopping, **members)
 
 
-def chosen(self, stream_name, **given):
-    return Target.get_sink(self, stream_name, **given)
+def chosen(self, stream_name, **kwargs):
+    return Target.get_sink(self, stream_name, **kwargs)
 
 
 @pytest.mark.parametrize("hook", [{}, {"_process_record_message": passed_on}, {"get_sink": chosen}])
@@ -600,10 +602,10 @@ def test_draining_message_after_sigterm_does_nothing(last):
         def drain_now(self):
             self._handle_termination(15, None)
 
-        def get_sink(self, stream_name, **given):
+        def get_sink(self, stream_name, **kwargs):
             if self._sinks_active:
                 self.drain_now()
-            return super().get_sink(stream_name, **given)
+            return super().get_sink(stream_name, **kwargs)
 
     class Direct(Stopping):
         def _process_record_message(self, message_dict):
@@ -620,11 +622,11 @@ def test_draining_message_after_sigterm_does_nothing(last):
 
 
 def test_mapper_is_created_on_first_access():
-    found = target()
-    found.listen(io.StringIO(schema()))
-    [only] = found.mapper.stream_maps["a"]
+    loaded_target = target()
+    loaded_target.listen(io.StringIO(schema()))
+    [only] = loaded_target.mapper.stream_maps["a"]
     assert only.raw_schema["properties"] == {"id": ID, "name": NAME}
-    assert found.mapper.stream_maps is found.mapper.stream_maps
+    assert loaded_target.mapper.stream_maps is loaded_target.mapper.stream_maps
     with pytest.raises(MapperNotInitialized):
         _ = NotingTarget(config={}, setup_mapper=False).mapper
 
@@ -633,24 +635,26 @@ def test_mapper_set_on_the_target_is_used():
     from tap_core.mapper import PluginMapper
 
     maps = {"a": {"__alias__": "b", "id": "id * 10"}, "c": {"__source__": "a", "id": "id"}}
-    found = target()
-    found.mapper = PluginMapper(plugin_config={"stream_maps": maps}, logger=found.logger)
+    loaded_target = target()
+    loaded_target.mapper = PluginMapper(
+        plugin_config={"stream_maps": maps}, logger=loaded_target.logger
+    )
     lines = [schema(), schema("d"), *rows(1), *rows(2, stream="d"), state(1)]
-    found.listen(io.StringIO("".join(lines)))
-    drains = sorted(note for note in found.notes if note[0] == "batch")
+    loaded_target.listen(io.StringIO("".join(lines)))
+    drains = sorted(note for note in loaded_target.notes if note[0] == "batch")
     assert drains == [("batch", "b", [10]), ("batch", "c", [1]), ("batch", "d", [2])]
-    assert ("state", 1) in found.notes
+    assert ("state", 1) in loaded_target.notes
 
 
 def test_records_filtered_by_a_map_are_not_loaded():
     from tap_core.mapper import PluginMapper
 
-    found = target()
+    loaded_target = target()
     config = {"stream_maps": {"a": {"__filter__": "id > 1"}, "b": None}}
-    found.mapper = PluginMapper(plugin_config=config, logger=found.logger)
+    loaded_target.mapper = PluginMapper(plugin_config=config, logger=loaded_target.logger)
     lines = [schema(), schema("b"), *rows(1, 2), *rows(3, stream="b")]
-    found.listen(io.StringIO("".join(lines)))
-    assert [note for note in found.notes if note[0] == "batch"] == [("batch", "a", [2])]
+    loaded_target.listen(io.StringIO("".join(lines)))
+    assert [note for note in loaded_target.notes if note[0] == "batch"] == [("batch", "a", [2])]
 
 
 # Other behaviour

@@ -72,5 +72,5 @@ def test_classes_have_the_names_and_signatures_of_singer_sdk(theirs, path):
     for member, parameters in theirs[path].items():
         if parameters is None or member in UNSUPPORTED | WIDER:
             continue
-        found = list(inspect.signature(getattr(ours, member)).parameters)
-        assert found == parameters, member
+        own_parameters = list(inspect.signature(getattr(ours, member)).parameters)
+        assert own_parameters == parameters, member

@@ -57,9 +57,9 @@ def raw(value: str, stream: str = "a") -> str:
 
 
 def fed(*lines: str, **config: Any) -> list[Any]:
-    made = Loader(config=config)
-    made.listen(io.StringIO("".join(lines)))
-    return made.notes
+    loaded_target = Loader(config=config)
+    loaded_target.listen(io.StringIO("".join(lines)))
+    return loaded_target.notes
 
 
 NUMBER = {"properties": {"id": {"type": "number", "multipleOf": 0.01}}}
@@ -84,8 +84,8 @@ def test_number_beyond_limits_is_skipped_if_the_sink_tolerates_invalid_records(c
 
 @pytest.mark.parametrize("value", ["1e999999999", "-1e999999999", "1e400"])
 def test_number_too_large_for_multiple_of_is_an_invalid_record(value):
-    described = {"type": "SCHEMA", "stream": "a", "schema": NUMBER, "key_properties": []}
-    line = json.dumps(described) + "\n"
+    schema_message = {"type": "SCHEMA", "stream": "a", "schema": NUMBER, "key_properties": []}
+    line = json.dumps(schema_message) + "\n"
     with pytest.raises(InvalidRecord, match=r"multiple of|beyond what can be compared"):
         fed(line, raw(value))
 
@@ -180,24 +180,24 @@ ODD = [
 @pytest.mark.parametrize("value", ODD, ids=range(len(ODD)))
 def test_unusual_values_are_loaded_or_rejected(value):
     """SEC15: odd values are loaded, or end in an error that names them."""
-    anything = {"properties": {"id": {}}}
-    described = {"type": "SCHEMA", "stream": "a", "schema": anything, "key_properties": []}
+    any_schema = {"properties": {"id": {}}}
+    schema_message = {"type": "SCHEMA", "stream": "a", "schema": any_schema, "key_properties": []}
     with contextlib.suppress(InvalidRecord, InvalidInputLine):
-        assert len(fed(json.dumps(described) + "\n", raw(value))) == 1
+        assert len(fed(json.dumps(schema_message) + "\n", raw(value))) == 1
 
 
-@pytest.mark.parametrize("at", ["999999999-01-01T00:00:00Z", "0000-00-00", "-1", "9" * 5000])
-def test_unparsable_date_raises_by_default(at):
+@pytest.mark.parametrize("text", ["999999999-01-01T00:00:00Z", "0000-00-00", "-1", "9" * 5000])
+def test_unparsable_date_raises_by_default(text):
     dated = {"type": "string", "format": "date-time"}
     with pytest.raises(ValueError, match="Could not parse value"):
-        fed(schema("a", (), at=dated), record("a", at=at))
+        fed(schema("a", (), at=dated), record("a", at=text))
 
 
 def test_schema_with_5000_properties_loads_in_bounded_time():
     properties = {f"p{n}": {"type": "string"} for n in range(5_000)}
-    begun = time.monotonic()
+    started = time.monotonic()
     assert len(fed(schema("a", (), **properties), record("a", p1="x"))) == 1
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - started < 60
 
 
 def test_command_reports_undecodable_lines_without_a_traceback(tmp_path):

@@ -24,9 +24,9 @@ class Collector:
         self.server = server
         server.answers(Reply(headers={"Content-Type": "application/x-protobuf"}))
 
-    def variables(self, **more: str) -> dict[str, str]:
+    def variables(self, **kwargs: str) -> dict[str, str]:
         """Return the environment variables that make a process send to this collector."""
-        return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.server.url, **more}
+        return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.server.url, **kwargs}
 
     @property
     def resources(self) -> list[dict[str, Any]]:
@@ -40,8 +40,8 @@ class Collector:
 
     def find(self, name: str) -> Any:
         """Return the only span with a name."""
-        (found,) = [span for span in self.spans if span.name == name]
-        return found
+        (matching_span,) = [span for span in self.spans if span.name == name]
+        return matching_span
 
     @property
     def metrics(self) -> dict[str, list[Any]]:
@@ -69,17 +69,22 @@ class Collector:
             yield from request.resource_spans
 
     def _bodies(self, path: str) -> list[bytes]:
-        return [_body(asked) for asked in self.server.asked if asked.path == path]
+        return [_body(request) for request in self.server.asked if request.path == path]
 
 
 def read(attributes: Any) -> dict[str, Any]:
     """Return the attributes of a span, a resource or a data point."""
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in attributes
+    }
 
 
-def _body(asked: ReceivedRequest) -> bytes:
-    headers: Mapping[str, str] = {name.lower(): text for name, text in asked.headers.items()}
-    return gzip.decompress(asked.body) if headers.get("content-encoding") == "gzip" else asked.body
+def _body(request: ReceivedRequest) -> bytes:
+    headers: Mapping[str, str] = {name.lower(): text for name, text in request.headers.items()}
+    return (
+        gzip.decompress(request.body) if headers.get("content-encoding") == "gzip" else request.body
+    )
 
 
 @contextmanager

@@ -70,8 +70,8 @@ def load(
 ) -> subprocess.CompletedProcess[bytes]:
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     env = environment(**variables, PYTHONPATH=paths, JAVA_HOME=str(tmp_path / "no-java"))
-    given = {"format": "delta", "small_batches": "delta-rs", "job": "orders", **config}
-    return run(tmp_path, data, env=env, **given)
+    settings = {"format": "delta", "small_batches": "delta-rs", "job": "orders", **config}
+    return run(tmp_path, data, env=env, **settings)
 
 
 def variables(server: Server) -> dict[str, str]:
@@ -80,7 +80,7 @@ def variables(server: Server) -> dict[str, str]:
 
 def received(server: Server) -> list[dict[str, Any]]:
     """Return the events that a server got, each of which is valid."""
-    events = [asked.json for asked in server.asked]
+    events = [request.json for request in server.asked]
     for event in events:
         jsonschema.validate(event, RUN_EVENT, format_checker=jsonschema.FormatChecker())
     return events
@@ -91,7 +91,7 @@ def test_complete_run_sends_its_start_and_its_datasets(tmp_path: Path, server: S
     process = load(tmp_path, data, {**variables(server), "OPENLINEAGE_NAMESPACE": "lake"})
     assert process.returncode == 0, process.stderr
     start, end = received(server)
-    assert {asked.path for asked in server.asked} == {"/api/v1/lineage"}
+    assert {request.path for request in server.asked} == {"/api/v1/lineage"}
     assert server.asked[0].headers["Authorization"] == f"Bearer {KEY}"
     assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
     assert start["run"]["runId"] == end["run"]["runId"]
@@ -154,8 +154,8 @@ def test_key_of_a_transport_in_a_list_is_hidden(
 ) -> None:
     """SEC5: a composite transport logs the response, in which the server may repeat the key."""
     server.answers(Reply(status=403, reason=f"unknown key {KEY}"))
-    one = {"type": "http", "url": server.url, "auth": {"type": "api_key", "apiKey": KEY}}
-    transport = {"type": "composite", "transports": [{"name": "first", **one}]}
+    http_transport = {"type": "http", "url": server.url, "auth": {"type": "api_key", "apiKey": KEY}}
+    transport = {"type": "composite", "transports": [{"name": "first", **http_transport}]}
     file = tmp_path / "lineage.yml"
     file.write_text(json.dumps({"transport": transport}))
     monkeypatch.setenv("OPENLINEAGE_CONFIG", str(file))

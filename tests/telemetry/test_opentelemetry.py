@@ -41,12 +41,12 @@ def run_tap(
 ) -> subprocess.CompletedProcess[str]:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"url": api.url, "token": TOKEN}))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-m", "tests.telemetry.api_tap", "--config", str(config)],
         cwd=ROOT,
-        env={**kept, "PYTHONPATH": paths, **variables},
+        env={**inherited, "PYTHONPATH": paths, **variables},
         capture_output=True,
         text=True,
         timeout=120,
@@ -69,11 +69,11 @@ def test_run_stream_and_request_of_a_tap_are_spans_of_the_callers_trace(
 ) -> None:
     process = run_tap(tmp_path, api, collector.variables(TRACEPARENT=PARENT))
     assert process.returncode == 0, process.stderr
-    whole, stream = collector.find("tap-api run"), collector.find("tap stream")
+    run_span, stream = collector.find("tap-api run"), collector.find("tap stream")
     (request,) = get_requests(collector)
-    assert {span.trace_id.hex() for span in (whole, stream, request)} == {PARENT.split("-")[1]}
-    assert whole.parent_span_id.hex() == PARENT.split("-")[2]
-    assert (stream.parent_span_id, request.parent_span_id) == (whole.span_id, stream.span_id)
+    assert {span.trace_id.hex() for span in (run_span, stream, request)} == {PARENT.split("-")[1]}
+    assert run_span.parent_span_id.hex() == PARENT.split("-")[2]
+    assert (stream.parent_span_id, request.parent_span_id) == (run_span.span_id, stream.span_id)
     assert read(stream.attributes) == {"tap_core.stream.name": "items"}
     attributes = read(request.attributes)
     assert attributes["http.request.method"] == "GET"
@@ -138,7 +138,7 @@ def test_dead_collector_changes_neither_exit_code_nor_output(tmp_path: Path, api
     dead = run_tap(tmp_path, api, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"})
     assert dead.returncode == 0, dead.stderr
     messages = [json.loads(line) for line in dead.stdout.splitlines()]
-    assert [each["type"] for each in messages] == ["SCHEMA", "RECORD", "RECORD", "STATE"]
+    assert [message["type"] for message in messages] == ["SCHEMA", "RECORD", "RECORD", "STATE"]
 
 
 @pytest.mark.thorough
@@ -181,7 +181,7 @@ def test_variables_switch_traces_and_metrics_off(
 ) -> None:
     process = run_tap(tmp_path, api, collector.variables(**variables))
     assert process.returncode == 0, process.stderr
-    assert {asked.path for asked in collector.server.asked} == paths
+    assert {request.path for request in collector.server.asked} == paths
 
 
 def test_nothing_is_imported_while_telemetry_is_off() -> None:

@@ -83,8 +83,8 @@ def rows(**values):
     return [{"id": 1, **values}]
 
 
-def nullable(kind, **more):
-    return {"type": [kind, "null"], **more}
+def nullable(kind, **kwargs):
+    return {"type": [kind, "null"], **kwargs}
 
 
 TestGood = get_tap_test_class(tap(), config={"token": "t"})

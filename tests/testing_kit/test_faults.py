@@ -48,7 +48,7 @@ def test_faults_are_those_that_jsonschema_finds(properties, records, required) -
     errors = [list(validator.iter_errors(record)) for record in records]
     faults = find_faults(records, schema)
     assert sum(fault.count for fault in faults) == sum(map(len, errors))
-    wrong = [number for number, found in enumerate(errors, 1) if found]
+    wrong = [number for number, error in enumerate(errors, 1) if error]
     assert min((fault.record for fault in faults), default=None) == min(wrong, default=None)
 
 

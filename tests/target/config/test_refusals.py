@@ -21,8 +21,8 @@ def no_settings_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
 
 
-def on(stream: str, **asked: Any) -> dict[str, Any]:
-    return {"path": "/t", "streams": {stream: asked}}
+def on(stream: str, **kwargs: Any) -> dict[str, Any]:
+    return {"path": "/t", "streams": {stream: kwargs}}
 
 
 @pytest.mark.parametrize(

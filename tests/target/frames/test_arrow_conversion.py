@@ -50,7 +50,7 @@ def make_layout(schema: Any, keys: tuple[str, ...] = (), **options: Any) -> Tabl
 
 
 def bodies(*records: Any) -> list[bytes]:
-    return [json.dumps(each).encode() for each in records]
+    return [json.dumps(record).encode() for record in records]
 
 
 def values(table_schema: TableSchema, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:

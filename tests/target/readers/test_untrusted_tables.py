@@ -230,8 +230,8 @@ def make_iceberg_table(
     (folder / "metadata" / "v1.metadata.json").write_text(json.dumps(metadata))
 
 
-def make_delta_table(folder: Path, file: str, features: list[str], **more: object) -> None:
-    """Make a Delta table of the integer ``id`` whose log names a file, with ``more`` fields."""
+def make_delta_table(folder: Path, file: str, features: list[str], **kwargs: object) -> None:
+    """Make a Delta table of the integer ``id`` whose log names a file, with ``kwargs`` fields."""
     schema = json.dumps({"type": "struct", "fields": [FIELD]})
     size = (folder.parents[1] / "private.parquet").stat().st_size
     actions: list[dict[str, Any]] = [
@@ -259,7 +259,7 @@ def make_delta_table(folder: Path, file: str, features: list[str], **more: objec
                 "size": size,
                 "modificationTime": 1,
                 "dataChange": True,
-                **more,
+                **kwargs,
             }
         },
     ]

@@ -159,10 +159,10 @@ def test_spark_home_created_by_another_process_is_used(
 ) -> None:
     real = tempfile.mkdtemp
 
-    def late(**how: Any) -> str:
-        home = Path(how["dir"], how["prefix"].rstrip("."))
+    def late(**kwargs: Any) -> str:
+        home = Path(kwargs["dir"], kwargs["prefix"].rstrip("."))
         (home / "jars").mkdir(parents=True)
-        return real(**how)
+        return real(**kwargs)
 
     monkeypatch.setattr("tempfile.mkdtemp", late)
     home = spark_home("local", VERSION)

@@ -148,8 +148,8 @@ def test_upload_buffer_is_the_runs_private_folder_unless_set(tmp_path: Path) -> 
     """Unless the user chose another folder, or executors are on other machines."""
     key, config = "spark.hadoop.fs.s3a.buffer.dir", {"path": "s3a://b/t"}
 
-    def chosen(**more: Any) -> str | None:
-        given = settings.spark_settings({**config, **more}, str(tmp_path))
+    def chosen(**kwargs: Any) -> str | None:
+        given = settings.spark_settings({**config, **kwargs}, str(tmp_path))
         return build_start_conf(given, "4.1.4").get(key)
 
     assert chosen() == str(tmp_path)

@@ -145,11 +145,11 @@ def die(*_args: Any, **_kwargs: Any) -> None:
 commit = ReplayWriter._commit
 
 
-def die_when_staged(writer: Any, attempt: Any, *more: Any, **options: Any) -> Any:
+def die_when_staged(writer: Any, attempt: Any, *args: Any, **options: Any) -> Any:
     """End the process after the bad rows are quarantined and before the others are committed."""
     if attempt.bad is not None and attempt.bad.are_quarantined:
         die()
-    return commit(writer, attempt, *more, **options)
+    return commit(writer, attempt, *args, **options)
 
 
 def test_replay_interrupted_after_the_commit_duplicates_nothing(

@@ -77,7 +77,7 @@ class EngineHome:
             "XDG_CACHE_HOME": str(self.folder / "cache"),
         }
 
-    def config(self, **more: Any) -> str:
+    def config(self, **kwargs: Any) -> str:
         """Write a configuration; return its path."""
         given = {
             "path": str(self.folder / "tables"),
@@ -85,19 +85,19 @@ class EngineHome:
             "small_runs": True,
             "engine": "keep",
             "engine_idle_seconds": 600,
-            **more,
+            **kwargs,
         }
         path = self.folder / f"{abs(hash(json.dumps(given, sort_keys=True)))}.json"
         path.write_text(json.dumps(given))
         return str(path)
 
-    def load(self, data: bytes, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    def load(self, data: bytes, **kwargs: Any) -> subprocess.CompletedProcess[bytes]:
         """Load messages to the end. The pipes of the run must be closed by then."""
-        return self.call("--config", self.config(**more), data=data)
+        return self.call("--config", self.config(**kwargs), data=data)
 
-    def command(self, action: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    def command(self, action: str, **kwargs: Any) -> subprocess.CompletedProcess[bytes]:
         """Run `target-spark engine`."""
-        return self.call("engine", action, "--config", self.config(**more))
+        return self.call("engine", action, "--config", self.config(**kwargs))
 
     def call(self, *arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run target-spark to its end."""
@@ -112,10 +112,10 @@ class EngineHome:
         )
 
     @contextmanager
-    def running(self, **more: Any) -> Iterator[Running]:
+    def running(self, **kwargs: Any) -> Iterator[Running]:
         """Yield a run whose standard input stays open."""
         with subprocess.Popen(
-            [*COMMAND, "--config", self.config(**more)],
+            [*COMMAND, "--config", self.config(**kwargs)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
