@@ -119,10 +119,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(trylast=True)  # after the selection by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep one of the tests that differ only in the table format, but none without Spark."""
-    taken = items if config.getoption("--every-format") else _one_for_each_format(items)
-    chosen = {item.nodeid for item in taken}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
-    items[:] = sorted(taken, key=_is_of_spark) if config.getoption("--queue") else taken
+    selected = items if config.getoption("--every-format") else _one_for_each_format(items)
+    node_ids = {item.nodeid for item in selected}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in node_ids])
+    items[:] = sorted(selected, key=_is_of_spark) if config.getoption("--queue") else selected
 
 
 def pytest_collection_finish() -> None:
@@ -132,12 +132,14 @@ def pytest_collection_finish() -> None:
 
 
 def _one_for_each_format(items: list[pytest.Item]) -> list[pytest.Item]:
-    alike: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    variants: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        alike[_but_for_the_format(item)].append(item)
-    chosen = {twins[zlib.crc32(name.encode()) % len(twins)].nodeid for name, twins in alike.items()}
-    chosen -= {item.nodeid for item in items if _WITHOUT_SPARK in _get_parameters(item)}
-    return [item for item in items if item.nodeid in chosen]
+        variants[_but_for_the_format(item)].append(item)
+    node_ids = {
+        twins[zlib.crc32(name.encode()) % len(twins)].nodeid for name, twins in variants.items()
+    }
+    node_ids -= {item.nodeid for item in items if _WITHOUT_SPARK in _get_parameters(item)}
+    return [item for item in items if item.nodeid in node_ids]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -164,21 +166,21 @@ def _claims(queue: Path, item: pytest.Item) -> bool:
 
     A file may have tests with and without Spark, which different runs may claim.
     """
-    asked = f"{_is_of_spark(item)} {item.path}"
-    if asked not in _claimed:
+    claim = f"{_is_of_spark(item)} {item.path}"
+    if claim not in _claimed:
         try:
-            (queue / hashlib.sha256(asked.encode()).hexdigest()).touch(exist_ok=False)
-            _claimed[asked] = True
+            (queue / hashlib.sha256(claim.encode()).hexdigest()).touch(exist_ok=False)
+            _claimed[claim] = True
         except FileExistsError:
-            _claimed[asked] = False
-    return _claimed[asked]
+            _claimed[claim] = False
+    return _claimed[claim]
 
 
 def _get_parameters(item: pytest.Item) -> set[str]:
     """Return the parameters of a test that are strings."""
     called = getattr(item, "callspec", None)
-    given = called.params.values() if called is not None else ()
-    return {value for value in given if isinstance(value, str)}
+    values = called.params.values() if called is not None else ()
+    return {value for value in values if isinstance(value, str)}
 
 
 def _but_for_the_format(item: pytest.Item) -> str:
@@ -186,5 +188,5 @@ def _but_for_the_format(item: pytest.Item) -> str:
     if not named or item.get_closest_marker("spark") is None:
         return item.nodeid
     parts = item.name.partition("[")[2].rstrip("]").split("-")
-    kept = "-".join(part for part in parts if part not in _FORMATS)
-    return f"{item.nodeid.partition('[')[0]}[{kept}]"
+    other_parts = "-".join(part for part in parts if part not in _FORMATS)
+    return f"{item.nodeid.partition('[')[0]}[{other_parts}]"

@@ -68,7 +68,7 @@ def run_as(
 
     ``imports`` are run before, since that user may not be allowed to read the project.
     """
-    whole = f"{_BEGIN}\n{imports}\n{_BECOME}\n{code}"
-    command = [sys.executable, "-c", whole, str(user), str(group), *map(str, arguments)]
+    script = f"{_BEGIN}\n{imports}\n{_BECOME}\n{code}"
+    command = [sys.executable, "-c", script, str(user), str(group), *map(str, arguments)]
     process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return process.stdout.strip()

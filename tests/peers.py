@@ -118,8 +118,8 @@ def missing_reason(name: str) -> str:
 def make_peer(name: str) -> Path:
     """Create or update the environment of a peer if necessary, and return its interpreter."""
     python = _find_python(HOME / name)
-    wanted = "\n".join(PEERS[name])
-    if _stamp(name).exists() and _stamp(name).read_text() == wanted:
+    requirements = "\n".join(PEERS[name])
+    if _stamp(name).exists() and _stamp(name).read_text() == requirements:
         return python
     _stamp(name).unlink(missing_ok=True)
     uv = [sys.executable, str(ROOT / "scripts" / "run_uv.py")]
@@ -127,7 +127,7 @@ def make_peer(name: str) -> Path:
     subprocess.run([*uv, *create], check=True)
     install = ["pip", "install", "--quiet", "--python", str(python)]
     subprocess.run([*uv, *install, *PEERS[name]], check=True)
-    _stamp(name).write_text(wanted)
+    _stamp(name).write_text(requirements)
     return python
 
 
@@ -144,8 +144,8 @@ def _stamp(name: str) -> Path:
 def main(names: list[str]) -> int:
     """Create the environments of the named peers, or of all peers."""
     for name in names or list(PEERS):
-        if (given := peer_python(name)) and HOME not in given.parents:
-            print(f"{name}: taken from {given}")
+        if (python := peer_python(name)) and HOME not in python.parents:
+            print(f"{name}: taken from {python}")
             continue
         print(f"{name}: {make_peer(name)}", flush=True)
     return 0

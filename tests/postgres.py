@@ -184,18 +184,18 @@ def server_programs() -> Path | None:
     Raises:
         FileNotFoundError: ``TAP_CORE_POSTGRES_BIN`` names a folder without them.
     """
-    if given := os.environ.get(VARIABLE):
-        if not _has_programs(Path(given)):
-            message = f"{VARIABLE}={given}: the folder lacks initdb or postgres"
+    if folder := os.environ.get(VARIABLE):
+        if not _has_programs(Path(folder)):
+            message = f"{VARIABLE}={folder}: the folder lacks initdb or postgres"
             raise FileNotFoundError(message)
-        return Path(given)
+        return Path(folder)
     return next(filter(_has_programs, _list_folders()), None)
 
 
 def _list_folders() -> Iterator[Path]:
     """Yield folders that may contain the programs; that of Debian's package is not on the PATH."""
-    if found := shutil.which("initdb"):
-        yield Path(found).resolve().parent
+    if program := shutil.which("initdb"):
+        yield Path(program).resolve().parent
     if shutil.which("pg_config"):
         yield Path(_run(["pg_config", "--bindir"]).stdout.strip() or "/nowhere")
     debian = Path("/usr/lib/postgresql")
@@ -243,16 +243,20 @@ def server(**settings: str) -> Iterator[Server]:
 
 def _make_folder() -> Path:
     """Create a temporary folder that the server's user can access, and return it."""
-    places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
-    fits = [place for place in places if place.is_dir() and _is_open(place.resolve())]
-    folder = Path(tempfile.mkdtemp(prefix="tap-core-postgres-", dir=(fits or places)[0]))
+    candidates = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
+    fits = [
+        candidate
+        for candidate in candidates
+        if candidate.is_dir() and _is_open(candidate.resolve())
+    ]
+    folder = Path(tempfile.mkdtemp(prefix="tap-core-postgres-", dir=(fits or candidates)[0]))
     if user := _server_user():
         shutil.chown(folder, user)
     return folder
 
 
-def _is_open(place: Path) -> bool:
-    return not _server_user() or all(path.stat().st_mode & 1 for path in (place, *place.parents))
+def _is_open(folder: Path) -> bool:
+    return not _server_user() or all(path.stat().st_mode & 1 for path in (folder, *folder.parents))
 
 
 @cache
@@ -277,16 +281,21 @@ def _as_server_user() -> dict[str, Any]:
 
 
 def _make_cluster(programs: Path, folder: Path, password: str) -> None:
-    words = folder / "password"
-    words.write_text(password)
+    password_file = folder / "password"
+    password_file.write_text(password)
     if user := _server_user():
-        shutil.chown(words, user)
+        shutil.chown(password_file, user)
     command = [str(programs / "initdb"), "-D", str(folder / "data"), "-U", USER, "--no-sync"]
-    command += ["--auth=scram-sha-256", f"--pwfile={words}", "--encoding=UTF8", "--no-locale"]
-    made = _run(command, cwd=folder, **_as_server_user())
-    words.unlink()
-    if made.returncode:
-        message = f"initdb ended with {made.returncode}: {made.stderr}"
+    command += [
+        "--auth=scram-sha-256",
+        f"--pwfile={password_file}",
+        "--encoding=UTF8",
+        "--no-locale",
+    ]
+    process = _run(command, cwd=folder, **_as_server_user())
+    password_file.unlink()
+    if process.returncode:
+        message = f"initdb ended with {process.returncode}: {process.stderr}"
         raise RuntimeError(message)
 
 
@@ -351,10 +360,10 @@ def _keep(program: str, folder: Path, options: list[str]) -> int:
             stderr=log,
             **_as_server_user(),
         )
-    asked: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda signum, _: asked.append(signum))
-    while not asked and child.poll() is None and not select.select([0], [], [], 0.2)[0]:
+        signal.signal(number, lambda signum, _: signals.append(signum))
+    while not signals and child.poll() is None and not select.select([0], [], [], 0.2)[0]:
         pass
     if child.poll() is not None:  # the caller reads the log
         return child.returncode or 1

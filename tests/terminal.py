@@ -55,11 +55,11 @@ class Terminal:
         text, position = self._rest + text, 0
         with self.lock:
             while position < len(text):
-                found = _TOKEN.match(text, position)
-                if found is None:
+                match = _TOKEN.match(text, position)
+                if match is None:
                     break
-                self._apply(found)
-                position = found.end()
+                self._apply(match)
+                position = match.end()
         self._rest = text[position:]
         assert len(self._rest) < _LONGEST, f"unknown control sequence: {self._rest!r}"
 
@@ -82,20 +82,20 @@ class Terminal:
         """The text of the last line of the screen."""
         return "".join(self.screen[-1]).rstrip()
 
-    def _apply(self, found: re.Match[str]) -> None:
-        values, final, single = found.groups()
+    def _apply(self, match: re.Match[str]) -> None:
+        values, final, single = match.groups()
         if final is not None:
             self._control(final, [int(value or 0) for value in values.split(";")])
         elif single == "7":
             self._saved = self.row, self.column
         elif single == "8":
             self.row, self.column = self._saved
-        elif single == "D" or found[0] == "\n":
+        elif single == "D" or match[0] == "\n":
             self._feed_line()
-        elif found[0] == "\r":
+        elif match[0] == "\r":
             self.column = 0
         else:
-            self._put(found[0])
+            self._put(match[0])
 
     def _put(self, character: str) -> None:
         if self.column == self.width:
@@ -106,9 +106,9 @@ class Terminal:
 
     def _feed_line(self) -> None:
         if self.row == self.bottom:
-            gone = self.screen.pop(self.top)
+            scrolled_line = self.screen.pop(self.top)
             if self.top == 0:
-                self.history.append("".join(gone).rstrip())
+                self.history.append("".join(scrolled_line).rstrip())
             self.screen.insert(self.bottom, [" "] * self.width)
         elif self.row < self.height - 1:
             self.row += 1
@@ -163,7 +163,7 @@ def _is_readable(style: tuple[int, ...]) -> bool:
 
 def _has_contrast(color: str) -> bool:
     """Return True if a color is readable on black (luminance 0) and on white (luminance 1)."""
-    parts = [int(color[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    parts = [int(color[index : index + 2], 16) / 255 for index in (0, 2, 4)]
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )

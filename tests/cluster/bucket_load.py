@@ -24,7 +24,7 @@ class BucketLoad(Load):
 
     def config(self, **kwargs: Any) -> Path:
         """Write the job's settings; return the path of the file."""
-        given: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "path": f"s3a://{self.bucket}/lake/tables",
             "staging": f"s3a://{self.bucket}/staging",
             "format": self.form,
@@ -32,13 +32,13 @@ class BucketLoad(Load):
             **self.settings,
             **kwargs,
         }
-        given["spark"] = {**self.server.spark, **given.get("spark", {})}
+        settings["spark"] = {**self.server.spark, **settings.get("spark", {})}
         if self.on_cluster:
-            given["master"] = self.cluster.master
-            given["spark"] |= self.cluster.spark
+            settings["master"] = self.cluster.master
+            settings["spark"] |= self.cluster.spark
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.json"
-        path.write_text(json.dumps({key: value for key, value in given.items() if value}))
+        path.write_text(json.dumps({key: value for key, value in settings.items() if value}))
         return path
 
     def rows(self, *names: str) -> dict[str, list[dict[str, Any]]]:

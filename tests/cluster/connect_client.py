@@ -41,12 +41,12 @@ class Client:
             **kwargs,
         }
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a run that reads messages from a pipe; its errors go to the file ``errors``."""
         (self.folder / "config.json").write_text(json.dumps(self.config))
         with (self.folder / "errors").open("ab") as errors:
             return subprocess.Popen(
-                [str(PEER), "-c", TARGET, *words, "--config", "config.json"],
+                [str(PEER), "-c", TARGET, *arguments, "--config", "config.json"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -54,9 +54,11 @@ class Client:
                 env=_environment(),
             )
 
-    def run(self, messages: Iterable[Mapping[str, Any]] = (), *words: str) -> tuple[int, list[Any]]:
+    def run(
+        self, messages: Iterable[Mapping[str, Any]] = (), *arguments: str
+    ) -> tuple[int, list[Any]]:
         """Load messages; return the exit code and the emitted states."""
-        process = self.start(*words)
+        process = self.start(*arguments)
         out, _ = process.communicate(encode_lines(messages), timeout=1800)
         return process.returncode, [json.loads(line) for line in out.splitlines()]
 
@@ -66,9 +68,9 @@ class Client:
 
     def rows(self, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """Return a table's rows in order, with values as JSON has them."""
-        asked = {**self.config, "table": table, "columns": list(columns)}
+        request = {**self.config, "table": table, "columns": list(columns)}
         process = subprocess.run(
-            [str(PEER), str(READER), json.dumps(asked)],
+            [str(PEER), str(READER), json.dumps(request)],
             capture_output=True,
             text=True,
             env=_environment(),

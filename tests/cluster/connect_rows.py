@@ -8,19 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def _read(asked: Mapping[str, Any]) -> list[list[Any]]:
+def _read(request: Mapping[str, Any]) -> list[list[Any]]:
     """Read a table with its writer."""
     from target_spark.spark.connect_session import ConnectSession
     from target_spark.spark.session import SparkSettings
     from target_spark.tables.table import Table
     from target_spark.writers import get_writer
 
-    session = ConnectSession(SparkSettings(remote=asked["remote"], format=asked["format"])).start()
-    table = Table(f"{asked['path']}/{asked['table']}", asked["table"])
+    session = ConnectSession(
+        SparkSettings(remote=request["remote"], format=request["format"])
+    ).start()
+    table = Table(f"{request['path']}/{request['table']}", request["table"])
     try:
-        rows = get_writer(asked["format"]).rows(session.spark(), table)
-        found = rows.selectExpr(*asked["columns"]).collect()
-        return [[_plain(value) for value in row] for row in found]
+        rows = get_writer(request["format"]).rows(session.spark(), table)
+        table_rows = rows.selectExpr(*request["columns"]).collect()
+        return [[_plain(value) for value in row] for row in table_rows]
     finally:
         session.stop()
 

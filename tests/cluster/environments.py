@@ -28,9 +28,9 @@ MORE: Final = ("pyarrow",)
 
 def zip_package(package: Path, target: Path) -> Path:
     """Write a pure-Python package into a zip file; return the file."""
-    with zipfile.ZipFile(target, "w") as made:
+    with zipfile.ZipFile(target, "w") as archive:
         for path in sorted(package.rglob("*.py")):
-            made.write(path, path.relative_to(package.parent))
+            archive.write(path, path.relative_to(package.parent))
     return target
 
 
@@ -47,42 +47,46 @@ def pack_environment(package: Path, target: Path) -> Path:
     """
     folder = target.with_name("unpacked")
     make_empty_environment(folder)
-    [place] = folder.glob("lib/python*/site-packages")
+    [site_packages] = folder.glob("lib/python*/site-packages")
     for name in sorted(_needed()):
-        _copy(metadata.distribution(name), place)
+        _copy(metadata.distribution(name), site_packages)
     for room in ("tap_core", "target_spark"):
-        shutil.copytree(ROOT / room, place / room)
-    shutil.copytree(package, place / package.name)
-    with tarfile.open(target, "w:gz", compresslevel=1) as made:
+        shutil.copytree(ROOT / room, site_packages / room)
+    shutil.copytree(package, site_packages / package.name)
+    with tarfile.open(target, "w:gz", compresslevel=1) as archive:
         for path in folder.iterdir():
-            made.add(path, path.name)
+            archive.add(path, path.name)
     shutil.rmtree(folder)
     return target
 
 
 def _needed() -> set[str]:
     """Return the names of all distributions that an executor needs, without the project."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [*_requirements(PRODUCT), *MORE]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             waiting += _requirements(name)
-    return found
+    return names
 
 
 def _requirements(name: str) -> list[str]:
     parsed = map(Requirement, metadata.requires(name) or [])
-    fit = [each for each in parsed if not each.marker or each.marker.evaluate({"extra": ""})]
-    return [each.name for each in fit]
+    fit = [
+        requirement
+        for requirement in parsed
+        if not requirement.marker or requirement.marker.evaluate({"extra": ""})
+    ]
+    return [requirement.name for requirement in fit]
 
 
-def _copy(found: metadata.Distribution, place: Path) -> None:
-    for file in found.files or []:
-        source = Path(str(found.locate_file(file)))
+def _copy(distribution: metadata.Distribution, site_packages: Path) -> None:
+    for file in distribution.files or []:
+        source = Path(str(distribution.locate_file(file)))
         if ".." in file.parts or "tests" in file.parts or not source.is_file():
             continue
-        target = place / file
+        target = site_packages / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

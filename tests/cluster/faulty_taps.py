@@ -42,11 +42,11 @@ class Faults:
         self._folder = Path(folder)
 
     def set_fault(
-        self, stream: str, key: object, how: str, after: int = 0, times: int = 1 << 30
+        self, stream: str, key: object, kind: str, after: int = 0, times: int = 1 << 30
     ) -> None:
         """Let a context fail ``times`` times, each time after ``after`` of its rows."""
         self._folder.mkdir(exist_ok=True)
-        document = json.dumps({"how": how, "after": after, "times": times})
+        document = json.dumps({"how": kind, "after": after, "times": times})
         self._place(stream, key).write_text(document)
 
     def clear(self) -> None:
@@ -61,8 +61,8 @@ class Faults:
 
     def readers(self, stream: str) -> set[int]:
         """Return the process ids that read a context of a stream."""
-        found = (self._folder / "visits").glob(f"{stream}.*")
-        return {int(path.read_text() or 0) for path in found}
+        visit_files = (self._folder / "visits").glob(f"{stream}.*")
+        return {int(path.read_text() or 0) for path in visit_files}
 
     def reading(self, stream: str, key: object, rows: Iterable[Record]) -> Iterator[Record]:
         """Yield rows until the requested fault occurs."""
@@ -85,23 +85,23 @@ class Faults:
 
     def _fault(self, stream: str, key: object) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(self._place(stream, key).read_text())
+            fault: dict[str, Any] = json.loads(self._place(stream, key).read_text())
         except FileNotFoundError:
             return {}
-        return found
+        return fault
 
 
-def strike(how: str, where: str) -> None:
+def strike(kind: str, where: str) -> None:
     """Fail in one of the ways of authors' code and machines."""
-    if how == "raise":
+    if kind == "raise":
         raise ValueError(f"The source broke at {where}.")
-    if how == "exit":
+    if kind == "exit":
         sys.exit(3)
-    if how == "interrupt":
+    if kind == "interrupt":
         raise KeyboardInterrupt
-    if how == "kill":
+    if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    assert how == "slow", how
+    assert kind == "slow", kind
     time.sleep(30)
 
 
@@ -333,8 +333,8 @@ class FaultyTap(Tap):
 
     def discover_streams(self) -> list[Stream]:
         """Return the streams selected by the configuration."""
-        wanted = set(self.config["streams"])
-        return [kind(self) for kind in _KINDS if kind.name in wanted]
+        names = set(self.config["streams"])
+        return [kind(self) for kind in _KINDS if kind.name in names]
 
 
 class Pages(RESTStream):

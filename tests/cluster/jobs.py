@@ -54,8 +54,8 @@ class Done:
     def state(self) -> dict[str, Any]:
         """The last emitted state; only complete lines count."""
         lines = self.out.rpartition("\n")[0].splitlines()
-        found: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-        return found
+        last_state: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+        return last_state
 
 
 @dataclass
@@ -111,11 +111,11 @@ class Job:
             **{"master": self.cluster.master, "staging": str(staging), **target}
         )
         settings["spark"] = {**spark, **self.target.get("spark", {}), **target.get("spark", {})}
-        words = ["run", "--tap", self.tap, "--tap-config", self._file("tap", self.config)]
+        arguments = ["run", "--tap", self.tap, "--tap-config", self._file("tap", self.config)]
         if self.catalog is not None:
-            words += ["--catalog", self._file("catalog", self.catalog)]
-        words += ["--config", self._file("target", settings)]
-        self.begun.append(Running(self, name, [sys.executable, "-c", TARGET, *words]))
+            arguments += ["--catalog", self._file("catalog", self.catalog)]
+        arguments += ["--config", self._file("target", settings)]
+        self.begun.append(Running(self, name, [sys.executable, "-c", TARGET, *arguments]))
         return self.begun[-1]
 
     def close(self) -> None:
@@ -135,15 +135,15 @@ class Job:
         )
         module, _, name = self.tap.partition(":")
         tap = f"from {module} import {name}; {name}.cli()"
-        words = ["--config", self._file("tap", self.config)]
+        arguments = ["--config", self._file("tap", self.config)]
         if self.catalog is not None:
-            words += ["--catalog", self._file("catalog", self.catalog)]
+            arguments += ["--catalog", self._file("catalog", self.catalog)]
         if state:
-            words += ["--state", self._file("state", dict(state))]
+            arguments += ["--state", self._file("state", dict(state))]
         common: dict[str, Any] = {"cwd": self.folder, "env": self._env(), "stderr": subprocess.PIPE}
         with (self.folder / "messages").open("w+b") as messages:
             read = subprocess.run(
-                [sys.executable, "-c", tap, *words], check=False, stdout=messages, **common
+                [sys.executable, "-c", tap, *arguments], check=False, stdout=messages, **common
             )
             assert read.returncode == 0, read.stderr.decode()[-4000:]
             messages.seek(0)
@@ -176,14 +176,14 @@ class Job:
 
     def rows(self, stream: str) -> Counter[str]:
         """Return the number of occurrences of each row of a table, without metadata columns."""
-        found = read_tables(self.tables, str(self.target["format"]), stream)[stream]
-        return Counter(_plain(row) for row in found)
+        table_rows = read_tables(self.tables, str(self.target["format"]), stream)[stream]
+        return Counter(_plain(row) for row in table_rows)
 
     def state(self) -> dict[str, Any]:
         """Return the last state in the tables; empty if there is none."""
         config = self._target_settings()
-        found = find_recoverable_tables(settings.load_options(config), _no_spark)
-        last = get_job_metadata([settings.get_job_name(config)], found)
+        recoverable = find_recoverable_tables(settings.load_options(config), _no_spark)
+        last = get_job_metadata([settings.get_job_name(config)], recoverable)
         state: dict[str, Any] = json.loads(last.state) if last and last.state else {}
         return state
 
@@ -196,14 +196,14 @@ class Job:
 class Running:
     """One process of ``target-spark run``."""
 
-    def __init__(self, job: Job, name: str, words: list[str]) -> None:
+    def __init__(self, job: Job, name: str, arguments: list[str]) -> None:
         """Start the process; its output goes to files in the job's folder."""
         self.job = job
         self._out = job.folder / f"{name}.out"
         self._err = job.folder / f"{name}.err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                words, cwd=job.folder, env=job._env(), stdout=out, stderr=err
+                arguments, cwd=job.folder, env=job._env(), stdout=out, stderr=err
             )
 
     @property
@@ -231,18 +231,18 @@ class Running:
     def jvm(self) -> int:
         """Return the process id of the driver's JVM, once it is known."""
         leases = self.job.tables / "_target_spark"
-        found: list[int] = []
+        pids: list[int] = []
 
         def is_known() -> bool:
             for lease in leases.glob("*.lease"):
                 with contextlib.suppress(ValueError, OSError):
                     owner = json.loads(lease.read_bytes())
                     if owner.get("pid") == self.process.pid and "jvm" in owner:
-                        found.append(int(owner["jvm"]))
-            return bool(found)
+                        pids.append(int(owner["jvm"]))
+            return bool(pids)
 
         self.wait_until(is_known)
-        return found[0]
+        return pids[0]
 
     def kill(self) -> None:
         """Kill the driver and its JVM, as if the machine had failed."""
@@ -274,23 +274,25 @@ def ordered(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the bookmarks of a state with sorted partitions."""
     return {
         stream: {
-            **own,
-            "partitions": sorted(own.get("partitions", []), key=lambda each: str(each["context"])),
+            **bookmark,
+            "partitions": sorted(
+                bookmark.get("partitions", []), key=lambda entry: str(entry["context"])
+            ),
         }
-        for stream, own in state.get("bookmarks", {}).items()
+        for stream, bookmark in state.get("bookmarks", {}).items()
     }
 
 
 def differences(job: Job, other: Job, streams: tuple[str, ...]) -> dict[str, Any]:
     """Return the differences between two jobs' tables, by stream, and between their states."""
-    found: dict[str, Any] = {}
+    by_stream: dict[str, Any] = {}
     for stream in streams:
         rows, expected = job.rows(stream), other.rows(stream)
         if rows != expected:
-            found[stream] = {"more": rows - expected, "less": expected - rows}
-    if (here := ordered(job.state())) != (there := ordered(other.state())):
-        found["state"] = {"is": here, "should be": there}
-    return found
+            by_stream[stream] = {"more": rows - expected, "less": expected - rows}
+    if (actual_state := ordered(job.state())) != (expected_state := ordered(other.state())):
+        by_stream["state"] = {"is": actual_state, "should be": expected_state}
+    return by_stream
 
 
 def _no_spark() -> Any:
@@ -298,5 +300,5 @@ def _no_spark() -> Any:
 
 
 def _plain(row: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in row.items() if not name.startswith("_sdc_")}
-    return json.dumps(kept, sort_keys=True, default=str)
+    without_metadata = {name: value for name, value in row.items() if not name.startswith("_sdc_")}
+    return json.dumps(without_metadata, sort_keys=True, default=str)

@@ -35,8 +35,10 @@ def _line(message: Mapping[str, Any]) -> bytes:
 def schema(stream: str, *keys: str, **types: str) -> bytes:
     """Return a SCHEMA message with properties by their JSON types."""
     properties = {name: {"type": [kind, "null"]} for name, kind in types.items()}
-    described = {"properties": properties}
-    return _line({"type": "SCHEMA", "stream": stream, "schema": described, "key_properties": keys})
+    schema_message = {"properties": properties}
+    return _line(
+        {"type": "SCHEMA", "stream": stream, "schema": schema_message, "key_properties": keys}
+    )
 
 
 def record(stream: str, **values: Any) -> bytes:
@@ -77,7 +79,7 @@ class Load:
 
     def config(self, **kwargs: Any) -> Path:
         """Write the job's settings; return the path of the file."""
-        given = {
+        settings = {
             "path": str(self.tables),
             "format": self.form,
             "master": self.cluster.master,
@@ -86,10 +88,10 @@ class Load:
             **self.settings,
             **kwargs,
         }
-        given["spark"] = {**self.cluster.spark, **given.get("spark", {})}
+        settings["spark"] = {**self.cluster.spark, **settings.get("spark", {})}
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.json"
-        path.write_text(json.dumps({key: value for key, value in given.items() if value}))
+        path.write_text(json.dumps({key: value for key, value in settings.items() if value}))
         return path
 
     @contextlib.contextmanager
@@ -110,11 +112,11 @@ class Load:
             ended.code, ended.errors = code, run.read_log()
         return run
 
-    def word(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def word(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run another command of target-spark for the job, such as doctor or last-state."""
         return subprocess.run(
-            [*_COMMAND, *words, "--config", str(self.config())],
-            input=given,
+            [*_COMMAND, *arguments, "--config", str(self.config())],
+            input=stdin,
             capture_output=True,
             env=_environment(),
             cwd=self.folder,
@@ -128,7 +130,7 @@ class Load:
 
     def left(self) -> list[str]:
         """Return the names in the staging folder."""
-        return sorted(each.name for each in self.staging.glob("*"))
+        return sorted(path.name for path in self.staging.glob("*"))
 
 
 class Running:
@@ -157,8 +159,8 @@ class Running:
 
     def states(self) -> list[Any]:
         """Return the states emitted so far."""
-        whole = self._files[0].read_bytes().rpartition(b"\n")[0]
-        return [json.loads(line) for line in whole.splitlines()]
+        complete_lines = self._files[0].read_bytes().rpartition(b"\n")[0]
+        return [json.loads(line) for line in complete_lines.splitlines()]
 
     def read_log(self) -> str:
         """Return the standard error so far."""
@@ -167,8 +169,8 @@ class Running:
     def report(self) -> dict[str, Any]:
         """Return the report of the ended process."""
         (text,) = (line for line in self.read_log().splitlines() if line.startswith("REPORT: "))
-        found: dict[str, Any] = json.loads(text.removeprefix("REPORT: "))
-        return found
+        report_document: dict[str, Any] = json.loads(text.removeprefix("REPORT: "))
+        return report_document
 
     def until(self, holds: Callable[[], Any]) -> None:
         """Wait for a condition while the process runs."""
@@ -206,5 +208,5 @@ class Running:
 
 
 def _environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("TARGET_")}
-    return {**kept, "PYTHONPATH": str(_ROOT), "PYTHONWARNINGS": "once"}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("TARGET_")}
+    return {**inherited, "PYTHONPATH": str(_ROOT), "PYTHONWARNINGS": "once"}

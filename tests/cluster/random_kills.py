@@ -103,8 +103,8 @@ class Scenario:
             self._run_and_kill()
             self._check_not_ahead(expected)
         self.job.run().check()
-        found = differences(self.job, alone, self.source.streams)
-        assert found == {}, found
+        difference = differences(self.job, alone, self.source.streams)
+        assert difference == {}, difference
         assert self.job.left_behind() == []
 
     def _run_and_kill(self) -> None:
@@ -119,24 +119,24 @@ class Scenario:
         was_alive = running.alive
         if was_alive:
             _KILLS[victim](running, self.chance)
-        done = running.end()
+        result = running.end()
         seconds = time.monotonic() - started
-        self.log.append(f"{victim if was_alive else 'nobody'} {seconds:.0f} s: {done.code}")
+        self.log.append(f"{victim if was_alive else 'nobody'} {seconds:.0f} s: {result.code}")
         if not was_alive:
             self._usual = min(self._usual, seconds)
-        _check_code(victim if was_alive else "nobody", done)
-        for at, worker in enumerate(cluster.all):
+        _check_code(victim if was_alive else "nobody", result)
+        for index, worker in enumerate(cluster.all):
             if not worker.alive:
-                cluster.restart_worker(at)
+                cluster.restart_worker(index)
         until(lambda: not cluster.applications())
 
     def _check_not_ahead(self, expected: dict[str, list[dict[str, Any]]]) -> None:
         """Check that the rows that each bookmark covers are in the table."""
         bookmarks = self.job.state().get("bookmarks", {})
         for stream, cursor in self.source.cursors.items():
-            own = bookmarks.get(stream, {})
-            there = self.job.rows(stream) if own else Counter[str]()
-            for entry in own.get("partitions") or [own]:
+            bookmark = bookmarks.get(stream, {})
+            loaded_rows = self.job.rows(stream) if bookmark else Counter[str]()
+            for entry in bookmark.get("partitions") or [bookmark]:
                 value = entry.get("replication_key_value")
                 if value is None:
                     continue
@@ -146,7 +146,7 @@ class Scenario:
                     for row in expected[stream]
                     if context.items() <= row.items()
                     and _is_covered(row[cursor], value)
-                    and not there[json.dumps(row, sort_keys=True)]
+                    and not loaded_rows[json.dumps(row, sort_keys=True)]
                 ]
                 assert missing == [], f"{stream} {context} is ahead of {missing[:3]}"
 
@@ -204,7 +204,7 @@ _KILLS: dict[str, Callable[[Running, random.Random], None]] = {
 }
 
 
-def _check_code(victim: str, done: Done) -> None:
+def _check_code(victim: str, result: Done) -> None:
     """Check the exit code of a run by what was killed."""
     ends = {
         "python": {-signal.SIGKILL},
@@ -213,7 +213,7 @@ def _check_code(victim: str, done: Done) -> None:
         "term": {0, 1, -signal.SIGTERM, 128 + signal.SIGTERM},
     }
     allowed = ends.get(victim, {0})
-    assert done.code in allowed, f"{victim}: {done.code}\n{done.err[-6000:]}"
+    assert result.code in allowed, f"{victim}: {result.code}\n{result.err[-6000:]}"
 
 
 def main() -> int:
@@ -224,18 +224,18 @@ def main() -> int:
     parser.add_argument("--scenarios", type=int, default=1, help="scenarios of each source")
     parser.add_argument("--deaths", type=int, default=3, help="in each scenario")
     parser.add_argument("--seed", default=str(int(time.time())), help="first part of the seeds")
-    given = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Told to end."))
     failed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="kills-") as place, contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(Standalone(Path(place) / "standalone"))
-        for name in SOURCES if given.source == "all" else [given.source]:
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder, contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(Standalone(Path(folder) / "standalone"))
+        for name in SOURCES if options.source == "all" else [options.source]:
             source = _served(SOURCES[name], stack)
-            for number in range(given.scenarios):
-                seed = f"{name}-{given.format}-{given.seed}-{number}"
-                scenario = Scenario(cluster, Path(place) / seed, source, given.format, seed)
+            for number in range(options.scenarios):
+                seed = f"{name}-{options.format}-{options.seed}-{number}"
+                scenario = Scenario(cluster, Path(folder) / seed, source, options.format, seed)
                 try:
-                    scenario.run(given.deaths)
+                    scenario.run(options.deaths)
                     verdict = "ok"
                 except Exception as error:  # noqa: BLE001  (the scenarios after it still run)
                     verdict = f"FAILED: {error}"

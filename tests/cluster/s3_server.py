@@ -124,8 +124,8 @@ class S3Server:
     def make_table_bucket(self, name: str) -> str:
         """Make a bucket of Amazon S3 Tables; return its ARN."""
         body = json.dumps({"name": name}).encode()
-        found: str = json.loads(self._ask("PUT", "buckets", body, "s3tables"))["arn"]
-        return found
+        arn: str = json.loads(self._ask("PUT", "buckets", body, "s3tables"))["arn"]
+        return arn
 
     def read_table_metadata(self, arn: str, namespace: str, name: str) -> dict[str, Any]:
         """Return the metadata file of an Iceberg table of Amazon S3 Tables.
@@ -152,15 +152,15 @@ class S3Server:
         assert "<IsTruncated>false</IsTruncated>" in text, "more than this helper reads"
         return [key for key in _KEYS.findall(text) if not key.endswith("/")]
 
-    def _ask(self, method: str, what: str, data: bytes | None = None, service: str = "s3") -> bytes:
+    def _ask(self, method: str, path: str, data: bytes | None = None, service: str = "s3") -> bytes:
         request = urllib.request.Request(
-            f"http://{_HERE}:{self._behind}/{what}", data, method=method
+            f"http://{_HERE}:{self._behind}/{path}", data, method=method
         )
         request.add_header("Authorization", _SIGNED.format(service))
         request.add_header("Content-Type", "text/plain")
         with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310
-            found: bytes = answer.read()
-            return found
+            content: bytes = answer.read()
+            return content
 
 
 class _Proxy(socketserver.ThreadingTCPServer):
@@ -178,9 +178,9 @@ class _Proxy(socketserver.ThreadingTCPServer):
         """Refuse new connections, then break the existing ones."""
         self.shutdown()
         self.server_close()
-        for each in list(self.passing):
+        for connection in list(self.passing):
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Connection(socketserver.BaseRequestHandler):
@@ -191,15 +191,17 @@ class _Connection(socketserver.BaseRequestHandler):
         assert isinstance(proxy, _Proxy)
         with (
             contextlib.suppress(OSError),
-            socket.create_connection((_HERE, proxy.behind)) as there,
+            socket.create_connection((_HERE, proxy.behind)) as server_socket,
         ):
-            both = {self.request, there}
-            proxy.passing |= both
-            back = threading.Thread(target=_pass_on, args=(there, self.request), daemon=True)
+            connections = {self.request, server_socket}
+            proxy.passing |= connections
+            back = threading.Thread(
+                target=_pass_on, args=(server_socket, self.request), daemon=True
+            )
             back.start()
-            _pass_on(self.request, there)
+            _pass_on(self.request, server_socket)
             back.join()
-            proxy.passing -= both
+            proxy.passing -= connections
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:

@@ -135,18 +135,18 @@ class Standalone:
 
     def wait_for_executors(self, count: int = 1, seconds: float = _PATIENCE) -> list[int]:
         """Wait for ``count`` executors; return their process ids."""
-        return _until(lambda: found if len(found := self.executors()) >= count else None, seconds)
+        return _until(lambda: pids if len(pids := self.executors()) >= count else None, seconds)
 
-    def kill_executor(self, at: int = 0) -> int:
+    def kill_executor(self, index: int = 0) -> int:
         """Kill one executor with SIGKILL; return its process id."""
-        pid = self.wait_for_executors(at + 1)[at]
+        pid = self.wait_for_executors(index + 1)[index]
         os.kill(pid, signal.SIGKILL)
         _until(lambda: pid not in self.executors())
         return pid
 
-    def kill_worker(self, at: int = 0) -> None:
+    def kill_worker(self, index: int = 0) -> None:
         """Kill a worker and all that it started, as if its machine had failed."""
-        worker = self.all[at]
+        worker = self.all[index]
         if worker.supervisor is not None:
             _end(worker.supervisor)
         worker.supervisor = None
@@ -157,10 +157,10 @@ class Standalone:
         self.wait_for_workers()
         return worker
 
-    def restart_worker(self, at: int = 0) -> None:
+    def restart_worker(self, index: int = 0) -> None:
         """Restart a worker, and wait for its registration."""
-        self.kill_worker(at)
-        self._start_worker(self.all[at])
+        self.kill_worker(index)
+        self._start_worker(self.all[index])
         self.wait_for_workers()
 
     def wait_for_workers(self, seconds: float = _PATIENCE) -> None:
@@ -175,13 +175,13 @@ class Standalone:
     def state(self) -> dict[str, Any]:
         """Return the master's status: workers, activeapps, completedapps."""
         with urllib.request.urlopen(f"{self._ui}/json/", timeout=10) as answer:  # noqa: S310
-            found: dict[str, Any] = json.load(answer)
-        return found
+            state_document: dict[str, Any] = json.load(answer)
+        return state_document
 
     def stop(self) -> None:
         """End all programs."""
-        for at in range(len(self.all)):
-            self.kill_worker(at)
+        for index in range(len(self.all)):
+            self.kill_worker(index)
         if self._supervisor is not None:
             _end(self._supervisor)
         self._supervisor = None
@@ -190,9 +190,9 @@ class Standalone:
         folder = self.folder / "master"
         folder.mkdir(parents=True)
         self._configure(folder)
-        words = [_MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        arguments = [_MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         self._supervisor = _start_supervised(
-            [str(_home() / "bin" / "spark-class"), *words], folder, {}
+            [str(_home() / "bin" / "spark-class"), *arguments], folder, {}
         )
         self.master = _until(lambda: _found(_AT, self.log), read_log=self._read_log)
         self._ui = _until(lambda: _found(_UI, self.log), read_log=self._read_log)
@@ -216,16 +216,16 @@ class Standalone:
 
     def _start_worker(self, worker: Worker) -> None:
         host = self.hosts[self.all.index(worker) % len(self.hosts)]
-        words = [_WORKER, self.master, "--host", host, "--webui-port", "0"]
-        words += ["--cores", str(self.cores), "--memory", self.memory]
-        words += ["--work-dir", str(worker.folder / "work")]
+        arguments = [_WORKER, self.master, "--host", host, "--webui-port", "0"]
+        arguments += ["--cores", str(self.cores), "--memory", self.memory]
+        arguments += ["--work-dir", str(worker.folder / "work")]
         environ = {"SPARK_LOCAL_DIRS": str(worker.folder / "local"), **self.environ}
-        command = [*worker.through, str(_home() / "bin" / "spark-class"), *words]
+        command = [*worker.through, str(_home() / "bin" / "spark-class"), *arguments]
         environ.setdefault("PYSPARK_PYTHON", self.python)
         worker.supervisor = _start_supervised(command, worker.folder, environ)
 
     def _alive(self) -> list[Any]:
-        return [each for each in self.state()["workers"] if each["state"] == "ALIVE"]
+        return [worker for worker in self.state()["workers"] if worker["state"] == "ALIVE"]
 
     def _read_log(self) -> str:
         logs = [self.log, *(worker.log for worker in self.all)]
@@ -234,15 +234,15 @@ class Standalone:
 
 
 def _home() -> Path:
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def _start_supervised(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Any:
     """Start a program below its own supervisor; its output goes to ``log`` in the folder."""
-    own = {
+    environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "SPARK_HOME": str(_home()),
         "SPARK_CONF_DIR": str(folder),
@@ -253,12 +253,12 @@ def _start_supervised(command: Sequence[str], folder: Path, environ: Mapping[str
         "LC_ALL": "C.UTF-8",
     }
     if "JAVA_HOME" in os.environ:
-        own["JAVA_HOME"] = os.environ["JAVA_HOME"]
+        environment["JAVA_HOME"] = os.environ["JAVA_HOME"]
     return subprocess.Popen(
         [sys.executable, __file__, "--keep", str(folder), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env={**own, **environ},
+        env={**environment, **environ},
         start_new_session=True,  # Ctrl-C goes to the tests, which end their cluster
     )
 
@@ -292,10 +292,10 @@ def list_descendants(pid: int) -> list[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found - {pid})
+    pids = {pid}
+    while children := {child for child, parent in parents.items() if parent in pids} - pids:
+        pids |= children
+    return sorted(pids - {pid})
 
 
 def _command(pid: int) -> bytes:
@@ -312,10 +312,10 @@ def _keep(folder: Path, command: list[str]) -> int:
         child = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
-    asked: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda signum, _: asked.append(signum))
-    while not asked and child.poll() is None and not select.select([0], [], [], 0.2)[0]:
+        signal.signal(number, lambda signum, _: signals.append(signum))
+    while not signals and child.poll() is None and not select.select([0], [], [], 0.2)[0]:
         pass
     _kill_all()
     return 0

@@ -32,8 +32,8 @@ def read_tables(tables: Path, form: str, *names: str) -> dict[str, list[dict[str
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
-    return found
+    table_rows: list[dict[str, Any]] = pq.ParquetFile(file).read().to_pylist()
+    return table_rows
 
 
 def _delta_files(folder: Path) -> Iterator[Path]:
@@ -64,8 +64,8 @@ def read_by_spark(config: Mapping[str, Any], *names: str) -> dict[str, list[dict
         cwd=_ROOT,
         timeout=_PATIENCE,
     )
-    found: dict[str, list[dict[str, Any]]] = json.loads(process.stdout)
-    return found
+    rows_by_table: dict[str, list[dict[str, Any]]] = json.loads(process.stdout)
+    return rows_by_table
 
 
 def print_rows() -> None:
@@ -78,12 +78,12 @@ def print_rows() -> None:
     config = json.loads(sys.argv[1])
     session = Session(settings.spark_settings(config)).start()
     try:
-        spark, writer, found = session.spark(), get_writer(config["format"]), {}
+        spark, writer, rows_by_table = session.spark(), get_writer(config["format"]), {}
         for name in sys.argv[2:]:
             table = Table(f"{config['path']}/{name}", name)
             known = writer.get_column_types(spark, table) is not None
             rows = writer.rows(spark, table).collect() if known else []
-            found[name] = [row.asDict(recursive=True) for row in rows]
-        print(json.dumps(found, default=str))
+            rows_by_table[name] = [row.asDict(recursive=True) for row in rows]
+        print(json.dumps(rows_by_table, default=str))
     finally:
         session.stop()

@@ -21,8 +21,8 @@ SLOTS = 4
 
 @pytest.fixture
 def source() -> Iterator[Counting]:
-    with serve_in_thread(Counting()) as made:
-        yield made
+    with serve_in_thread(Counting()) as counting_server:
+        yield counting_server
 
 
 def create_job(

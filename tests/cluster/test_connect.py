@@ -38,8 +38,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
 
 
 def schema(stream: str, properties: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    described = {"properties": dict(properties)}
-    return {"type": "SCHEMA", "stream": stream, "schema": described, "key_properties": list(keys)}
+    schema_message = {"properties": dict(properties)}
+    return {
+        "type": "SCHEMA",
+        "stream": stream,
+        "schema": schema_message,
+        "key_properties": list(keys),
+    }
 
 
 def record(stream: str, **values: Any) -> dict[str, Any]:
@@ -89,8 +94,8 @@ def test_tables_and_states_match_those_of_a_local_spark(
     people = [(1, "one again", None), (2, "two", None), (3, "None", 30)]
     if table_format == "parquet":
         people.insert(1, (1, "one", None))
-    found = client.rows("people", ["id", "coalesce(name, 'None')", "age"])
-    assert found == people
+    table_rows = client.rows("people", ["id", "coalesce(name, 'None')", "age"])
+    assert table_rows == people
     assert client.rows("events", ["cast(at as string)", "cast(sum as string)"]) == [
         ("1583-01-01 00:00:00", None),
         ("2024-05-01 08:00:00", "12345678901234.10"),
@@ -144,11 +149,11 @@ def test_doctor_and_last_state_are_supported(tmp_path: Path, server: ConnectServ
 def test_command_run_resumes_from_the_tables(tmp_path: Path, server: ConnectServer) -> None:
     """The tap runs in the client's process, which is logged; the next run resumes."""
     tap = tmp_path / "tap.json"
-    words = ("run", "--tap", TAP, "--tap-config", str(tap))
+    arguments = ("run", "--tap", TAP, "--tap-config", str(tap))
     client = Client(tmp_path, server.url)
     for last in (2, 3):
         tap.write_text(json.dumps({"last": last}))
-        code, out = client.run([], *words)
+        code, out = client.run([], *arguments)
         assert code == 0, client.errors()
         assert out[-1]["bookmarks"]["days"]["replication_key_value"] == f"2024-01-0{last}"
     assert client.rows("days", ["day"]) == [(f"2024-01-0{day}",) for day in (1, 2, 2, 3)]
@@ -175,10 +180,12 @@ def test_settings_of_the_server_do_not_change_values(tmp_path: Path) -> None:
     times = ["2024-07-01T12:00:00.000001Z", "2024-07-01T12:00:00+02:00", "1500-01-01T00:00:00"]
     with ConnectServer(tmp_path / "server", conf=FALSIFYING) as server:
         client = Client(tmp_path, server.url, "parquet")
-        code, _ = client.run([schema("events", TIMES), *(record("events", at=at) for at in times)])
+        code, _ = client.run(
+            [schema("events", TIMES), *(record("events", at=time) for time in times)]
+        )
         assert code == 0, client.errors()
-    found = pyarrow.parquet.read_table(tmp_path / "tables" / "events").to_pylist()
-    assert sorted(row["at"].isoformat() for row in found) == [
+    table_rows = pyarrow.parquet.read_table(tmp_path / "tables" / "events").to_pylist()
+    assert sorted(row["at"].isoformat() for row in table_rows) == [
         "1500-01-01T00:00:00+00:00",
         "2024-07-01T10:00:00+00:00",
         "2024-07-01T12:00:00.000001+00:00",
@@ -219,7 +226,7 @@ def test_unavailable_server_is_a_retryable_failure() -> None:
     away = SparkConnectGrpcException(text, grpc_status_code=StatusCode.UNAVAILABLE)
     forgotten = UnknownException("gone", errorClass="INVALID_HANDLE.SESSION_CLOSED")
     other = SparkConnectGrpcException("no", grpc_status_code=StatusCode.PERMISSION_DENIED)
-    assert [classify_failure(each) for each in (away, forgotten, other)] == [
+    assert [classify_failure(error) for error in (away, forgotten, other)] == [
         FailureKind.SERVER_LOST,
         FailureKind.SERVER_LOST,
         FailureKind.PERMANENT,
@@ -306,23 +313,23 @@ def test_server_without_jars_or_settings_is_rejected_with_the_options(
     tmp_path: Path,
 ) -> None:
     """Jars, extensions and settings that a client cannot supply are named before any row."""
-    asked = [schema("people", PEOPLE, "id"), record("people", id=1), state(1)]
+    messages = [schema("people", PEOPLE, "id"), record("people", id=1), state(1)]
     with ConnectServer(tmp_path / "server", formats=()) as bare:
-        for name, words in {
+        for name, option in {
             "delta": "--packages io.delta:delta-spark_4.1_2.13",
             "iceberg": "--packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13",
         }.items():
             folder = tmp_path / name
             folder.mkdir()
             client = Client(folder, bare.url, name)
-            assert client.run(asked) == (1, [])
-            assert words in client.errors()
+            assert client.run(messages) == (1, [])
+            assert option in client.errors()
             assert "spark.sql.extensions=" in client.errors()
         folder = tmp_path / "static"
         folder.mkdir()
         static = {"spark.sql.warehouse.dir": "/x", "spark.hadoop.fs.s3a.secret.key": "geheim"}
         client = Client(folder, bare.url, "parquet", spark=static)
-        assert client.run(asked) == (1, [])
+        assert client.run(messages) == (1, [])
         assert all(key in client.errors() for key in static)
         assert "geheim" not in client.errors()
 
@@ -426,9 +433,9 @@ def test_unavailable_server_ends_the_run_and_the_next_completes(
         assert reader.states == states(0)
         assert "Spark Connect server (the setting remote) did not respond" in client.errors()
         server.start()
-        again = client.start()
-        out, _ = again.communicate(HEAD + b"".join(batches(range(1, 6))), timeout=1800)
-        assert again.returncode == 0, client.errors()
+        next_run = client.start()
+        out, _ = next_run.communicate(HEAD + b"".join(batches(range(1, 6))), timeout=1800)
+        assert next_run.returncode == 0, client.errors()
         assert json.loads(out.splitlines()[-1]) == state(5)["value"]
         assert client.rows("people", ["id"]) == [(key,) for key in range(7)]
         assert client.rows("events", ["cast(sum as int)"]) == sorted(

@@ -83,8 +83,8 @@ def check_numbers(job: Job, python: str) -> None:
     rows = [json.loads(row) for row in job.rows("numbers").elements()]
     assert sorted(row["number"] for row in rows) == list(range(40))
     assert os.getpid() not in {row["process"] for row in rows}
-    found = {row["python"] for row in rows}
-    assert all(each.endswith(python) for each in found), found
+    interpreters = {row["python"] for row in rows}
+    assert all(interpreter.endswith(python) for interpreter in interpreters), interpreters
 
 
 def test_tap_in_a_zip_is_shipped_to_executors_with_tap_core(
@@ -101,9 +101,9 @@ def test_tap_missing_on_executors_is_an_error(
     standalone: Standalone, package: Path, tmp_path: Path
 ) -> None:
     """The error says what is missing and where; nothing is loaded."""
-    done = create_job(tmp_path, standalone, package).run().check(1)
-    assert "The tap tap_boxed.tap:TapBoxed cannot be imported" in done.err
-    assert "install it on Spark's workers too" in done.err
+    result = create_job(tmp_path, standalone, package).run().check(1)
+    assert "The tap tap_boxed.tap:TapBoxed cannot be imported" in result.err
+    assert "install it on Spark's workers too" in result.err
 
 
 @pytest.fixture(scope="module")

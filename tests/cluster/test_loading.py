@@ -22,9 +22,9 @@ def test_executors_upsert_rows_with_keys(standalone: Standalone, tmp_path: Path)
     """Two commits of one run: the first creates the table, the second merges into it."""
     load = Load(tmp_path, standalone, settings={"flush_rows": 200})
     first = (record("a", id=n, name="old") for n in range(200))
-    again = (record("a", id=n, name="new") for n in range(100, 300))
-    done = load.run(schema("a", "id", id="integer", name="string"), *first, *again, state(400))
-    assert done.states() == [400]
+    updated = (record("a", id=n, name="new") for n in range(100, 300))
+    run = load.run(schema("a", "id", id="integer", name="string"), *first, *updated, state(400))
+    assert run.states() == [400]
     names = {row["id"]: row["name"] for row in load.rows("a")["a"]}
     assert names == {n: "old" if n < 100 else "new" for n in range(300)}
     assert len(load.rows("a")["a"]) == 300
@@ -32,7 +32,7 @@ def test_executors_upsert_rows_with_keys(standalone: Standalone, tmp_path: Path)
     (app,) = (
         app
         for app in standalone.state()["completedapps"]
-        if app["id"] == done.report()["application"]
+        if app["id"] == run.report()["application"]
     )
     assert app["state"] == "FINISHED"
 
@@ -58,7 +58,7 @@ def test_every_write_mode_gives_the_tables_of_one_machine(
         batch("files", *files),
         state({"bookmarks": {"round": 1}}),
     )
-    done = load.run(
+    run = load.run(
         schema("log", n="number", text="string", more="string"),
         schema("kept", "id", id="integer", name="string"),
         schema("whole", "id", id="integer"),
@@ -67,19 +67,19 @@ def test_every_write_mode_gives_the_tables_of_one_machine(
         *(record("whole", id=n) for n in range(40, 60)),
         state({"bookmarks": {"round": 2}}),
     )
-    assert done.states()[-1] == {"bookmarks": {"round": 2}}
-    found = load.rows("log", "log__quarantine", "kept", "whole", "files")
-    numbers = sorted(row["n"] for row in found["log"] if row.get("more") is None)
+    assert run.states()[-1] == {"bookmarks": {"round": 2}}
+    tables = load.rows("log", "log__quarantine", "kept", "whole", "files")
+    numbers = sorted(row["n"] for row in tables["log"] if row.get("more") is None)
     assert numbers == [*range(100)]
-    assert sum(row.get("more") == "x" for row in found["log"]) == 50
-    assert [json.loads(row["raw"])["n"] for row in found["log__quarantine"]] == ["none"]
-    assert sorted(row["id"] for row in found["whole"]) == [*range(40, 60)]
-    assert sorted(row["n"] for row in found["files"]) == [*range(300)]
-    kept = sorted((row["id"], row["name"]) for row in found["kept"])
+    assert sum(row.get("more") == "x" for row in tables["log"]) == 50
+    assert [json.loads(row["raw"])["n"] for row in tables["log__quarantine"]] == ["none"]
+    assert sorted(row["id"] for row in tables["whole"]) == [*range(40, 60)]
+    assert sorted(row["n"] for row in tables["files"]) == [*range(300)]
+    upserted = sorted((row["id"], row["name"]) for row in tables["kept"])
     expected = [(n, "old" if n < 50 else "new") for n in range(150)]
     if form == "parquet":  # parquet cannot replace rows
         expected = sorted([*expected, *((n, "old") for n in range(50, 100))])
-    assert kept == expected
+    assert upserted == expected
     assert load.left() == []
 
 
@@ -146,11 +146,11 @@ def test_folder_missing_on_one_worker_is_rejected_before_any_write(
         except TimeoutError:
             pytest.skip("this system allows no mounts")
         load = Load(tmp_path, cluster)
-        done = load.run(schema("a", "id", id="integer"), record("a", id=1), state(1), code=1)
+        run = load.run(schema("a", "id", id="integer"), record("a", id=1), state(1), code=1)
         setting = {"tables": "path"}.get(hidden, hidden)
-        assert f"{setting}: Spark's executors cannot use {apart}" in done.read_log()
-        assert "a folder that every worker has under the same path" in done.read_log()
-        assert done.states() == []
+        assert f"{setting}: Spark's executors cannot use {apart}" in run.read_log()
+        assert "a folder that every worker has under the same path" in run.read_log()
+        assert run.states() == []
         assert load.rows("a") == {"a": []}
         assert load.left() == []
 
@@ -161,9 +161,9 @@ def test_unreachable_master_is_an_error_that_names_it(
 ) -> None:
     """The run ends, and the error names the setting."""
     load = Load(tmp_path, standalone)
-    done = load.run(schema("a", id="integer"), record("a", id=1), code=1, master=_NOWHERE)
+    run = load.run(schema("a", id="integer"), record("a", id=1), code=1, master=_NOWHERE)
     text = f"Spark did not start: {_NOWHERE} (the setting master) accepted no application."
-    assert done.report()["outcome"].startswith(text)
+    assert run.report()["outcome"].startswith(text)
 
 
 _NOWHERE = "spark://127.0.0.1:9"

@@ -32,18 +32,18 @@ def rows(number: int, *streams: str) -> bytes:
     """Return the messages of a round, counted from 1, and the state that covers it."""
     ns = range((number - 1) * ROUND, number * ROUND)
     logged = [record("log", n=n) for n in ns if "log" in streams]
-    kept = [record("kept", k=n % KEYS, n=n) for n in ns if "kept" in streams]
-    return b"".join([*logged, *kept, state(number)])
+    upserted = [record("kept", k=n % KEYS, n=n) for n in ns if "kept" in streams]
+    return b"".join([*logged, *upserted, state(number)])
 
 
 def check(load: Load, rounds: int, *streams: str) -> None:
     """Check that the tables contain each sent row once."""
-    found, ns = load.rows(*streams), range(rounds * ROUND)
+    tables, ns = load.rows(*streams), range(rounds * ROUND)
     if "log" in streams:
-        assert sorted(row["n"] for row in found["log"]) == [*ns]
+        assert sorted(row["n"] for row in tables["log"]) == [*ns]
     if "kept" in streams:
-        assert len(found["kept"]) == KEYS
-        assert {row["k"]: row["n"] for row in found["kept"]} == {n % KEYS: n for n in ns}
+        assert len(tables["kept"]) == KEYS
+        assert {row["k"]: row["n"] for row in tables["kept"]} == {n % KEYS: n for n in ns}
     assert load.left() == []
 
 
@@ -56,18 +56,18 @@ def send_first_round(run: Running, *streams: str) -> None:
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
 def test_killed_executors_lose_no_rows(standalone: Standalone, tmp_path: Path, form: str) -> None:
     """One is killed in each round, at a random moment."""
-    chance, both = random.Random(form), ("log", "kept")
+    chance, streams = random.Random(form), ("log", "kept")
     load = Load(tmp_path, standalone, form, {"flush_rows": ROUND})
     with load.running() as run:
-        send_first_round(run, *both)
+        send_first_round(run, *streams)
         for number in range(2, 5):
-            run.send(rows(number, *both))
+            run.send(rows(number, *streams))
             time.sleep(3 * chance.random())
             standalone.kill_executor(number % 2)
             run.until_state(number)
         assert run.end() == 0, run.read_log()
     assert run.states() == [1, 2, 3, 4]
-    check(load, 4, *both)
+    check(load, 4, *streams)
 
 
 def test_failed_machine_loses_no_rows(standalone: Standalone, tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_killed_driver_is_resumed_by_the_next_run(
                     os.kill(jvm, signal.SIGKILL)
         resumed = _resumed(load)
         assert resumed >= max(run.states())
-    rest = (rows(number, stream) for number in range(resumed + 1, rounds + 1))
-    done = load.run(SCHEMAS, *rest)
-    assert done.states()[-1] == rounds
+    remaining = (rows(number, stream) for number in range(resumed + 1, rounds + 1))
+    next_run = load.run(SCHEMAS, *remaining)
+    assert next_run.states()[-1] == rounds
     check(load, rounds, stream)
 
 
@@ -139,8 +139,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a file system of a few megabytes as the staging folder."""
     folder = tmp_path / "staging"
     folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
-    mounted = subprocess.run(words, capture_output=True, check=False)
+    arguments = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    mounted = subprocess.run(arguments, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip(f"this machine does not let us mount: {mounted.stderr.decode()}")
     try:
@@ -156,17 +156,17 @@ def test_full_staging_folder_is_an_error(
     # Parquet halves it; as a smaller record, it would be read in Python and not be staged.
     text = random.Random(1).randbytes(4_000_000).hex()
     load = Load(tmp_path, standalone, "iceberg", {"flush_rows": 1})
-    described = schema("kept", "k", k="integer", text="string")
+    schema_message = schema("kept", "k", k="integer", text="string")
     first, large = record("kept", k=1, text="x"), record("kept", k=1, text=text)
     with load.running() as run:
-        run.send(described, first, state(1))
+        run.send(schema_message, first, state(1))
         run.until_state(1)
         run.send(large, state(2))
         assert run.end() == 1, run.read_log()
     assert run.states() == [1]
     assert "No space is left for uncommitted rows" in run.report()["outcome"]
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    assert load.run(described, large, state(2)).states() == [2]
+    assert load.run(schema_message, large, state(2)).states() == [2]
     assert [row["text"] == text for row in load.rows("kept")["kept"]] == [True]
 
 
@@ -176,9 +176,9 @@ def test_second_application_of_a_job_is_rejected(standalone: Standalone, tmp_pat
     second = Load(tmp_path / "second", standalone, settings={"path": str(load.tables)})
     with load.running() as run:
         send_first_round(run, "log")
-        refused = second.run(SCHEMAS, rows(2, "log"), code=1)
-        assert "Another run of job" in refused.read_log()
-        assert refused.states() == []
+        rejected = second.run(SCHEMAS, rows(2, "log"), code=1)
+        assert "Another run of job" in rejected.read_log()
+        assert rejected.states() == []
         run.send(rows(2, "log"))
         assert run.end() == 0, run.read_log()
     check(load, 2, "log")
@@ -218,9 +218,9 @@ finally:
 
 def test_application_ended_by_the_master_is_a_failure(standalone: Standalone) -> None:
     """Spark stops, and its JVM continues without a cluster."""
-    words = [standalone.master, *(f"{key}={text}" for key, text in standalone.spark.items())]
+    arguments = [standalone.master, *(f"{key}={text}" for key, text in standalone.spark.items())]
     process = subprocess.run(
-        [sys.executable, "-c", ENDED, *words],
+        [sys.executable, "-c", ENDED, *arguments],
         check=True,
         capture_output=True,
         text=True,
@@ -271,9 +271,9 @@ def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_pa
         lines = ({"n": n, "t": None, "v": None, "r": {"k": n}} for n in range(part, 400, 4))
         (tmp_path / f"rows-{part}").write_text("".join(json.dumps(line) + "\n" for line in lines))
     conf = {**standalone.spark, "spark.sql.files.maxPartitionBytes": "1000"}
-    words = [standalone.master, str(tmp_path), *(f"{key}={text}" for key, text in conf.items())]
+    arguments = [standalone.master, str(tmp_path), *(f"{key}={text}" for key, text in conf.items())]
     with subprocess.Popen(
-        [sys.executable, "-c", LOST, *words],
+        [sys.executable, "-c", LOST, *arguments],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as script:
@@ -283,9 +283,9 @@ def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_pa
             output = script.communicate(timeout=PATIENCE)[0]
         finally:
             script.kill()
-    seen, counted, expected = map(int, output.split())
+    spark_count, counted, expected = map(int, output.split())
     assert counted == expected == 400
-    assert seen > 400, "Spark counts once now: the counting anew can go"
+    assert spark_count > 400, "Spark counts once now: the counting anew can go"
 
 
 def kill_executors_after_shuffle(standalone: Standalone, script: subprocess.Popen[bytes]) -> None:

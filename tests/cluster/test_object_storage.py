@@ -52,9 +52,9 @@ def make_load(
     cluster: Any = None,
     **settings: Any,
 ) -> BucketLoad:
-    there = cluster is not None
+    on_cluster = cluster is not None
     return BucketLoad(
-        folder, cluster, form, settings, server=server, bucket=bucket, on_cluster=there
+        folder, cluster, form, settings, server=server, bucket=bucket, on_cluster=on_cluster
     )
 
 
@@ -78,13 +78,13 @@ def test_every_write_mode_gives_the_tables_of_a_local_folder(
     """Append, upsert, overwrite, quarantined rows, batch files, the state read back."""
     streams = {"whole": {"write_mode": "overwrite"}}
     job = make_load(tmp_path, server, bucket, form, streams=streams, flush_rows=60)
-    described = (
+    schema_message = (
         schema("log", n="integer", text="string"),
         schema("kept", "id", id="integer", name="string"),
         schema("whole", "id", id="integer"),
     )
     job.run(
-        *described,
+        *schema_message,
         schema("files", n="integer"),
         *(record("log", n=n, text=f"line {n}") for n in range(50)),
         record("log", n="none", text="does not fit"),
@@ -93,21 +93,21 @@ def test_every_write_mode_gives_the_tables_of_a_local_folder(
         put_batch_file(server, bucket, *range(20)),
         state({"bookmarks": {"round": 1}}),
     )
-    done = job.run(
-        *described,
+    run = job.run(
+        *schema_message,
         *(record("kept", id=n, name="new") for n in range(50, 150)),
         *(record("whole", id=n) for n in range(40, 60)),
         state({"bookmarks": {"round": 2}}),
     )
-    assert done.states()[-1] == {"bookmarks": {"round": 2}}
+    assert run.states()[-1] == {"bookmarks": {"round": 2}}
     assert json.loads(job.word("last-state").stdout) == {"bookmarks": {"round": 2}}
-    found = job.rows("log", "log__quarantine", "kept", "whole", "files")
-    assert sorted(row["n"] for row in found["log"]) == [*range(50)]
-    assert [json.loads(row["raw"])["n"] for row in found["log__quarantine"]] == ["none"]
-    kept = sorted((row["id"], row["name"]) for row in found["kept"])
-    assert kept == [(n, "old" if n < 50 else "new") for n in range(150)]
-    assert sorted(row["id"] for row in found["whole"]) == [*range(40, 60)]
-    assert sorted(row["n"] for row in found["files"]) == [*range(20)]
+    tables = job.rows("log", "log__quarantine", "kept", "whole", "files")
+    assert sorted(row["n"] for row in tables["log"]) == [*range(50)]
+    assert [json.loads(row["raw"])["n"] for row in tables["log__quarantine"]] == ["none"]
+    upserted = sorted((row["id"], row["name"]) for row in tables["kept"])
+    assert upserted == [(n, "old" if n < 50 else "new") for n in range(150)]
+    assert sorted(row["id"] for row in tables["whole"]) == [*range(40, 60)]
+    assert sorted(row["n"] for row in tables["files"]) == [*range(20)]
     assert job.left() == []
 
 
@@ -116,9 +116,9 @@ def test_killed_run_is_resumed_and_its_files_removed(
 ) -> None:
     """Rows are exact, the last state is in the tables; only files of dead runs are removed."""
     job = make_load(tmp_path, server, bucket, flush_rows=50, job="nightly")
-    described = schema("a", "id", id="integer", name="string")
+    schema_message = schema("a", "id", id="integer", name="string")
     with job.running() as run:
-        run.send(described, *(record("a", id=n, name="old") for n in range(50)), state(50))
+        run.send(schema_message, *(record("a", id=n, name="old") for n in range(50)), state(50))
         run.until_state(50)
         server.close_proxy()  # its next operation fails half way
         run.send(*(record("a", id=n, name="old") for n in range(50, 100)), state(100))
@@ -126,10 +126,14 @@ def test_killed_run_is_resumed_and_its_files_removed(
         run.kill()
         assert run.states() == [50]
     server.open_proxy()
-    mine, other = (_folder(bucket, name, machine) for name, machine in (("x", None), ("y", "far")))
-    server.put(bucket, f"{mine}/rows-1/left", b"{}")
+    own_folder, other = (
+        _folder(bucket, name, machine) for name, machine in (("x", None), ("y", "far"))
+    )
+    server.put(bucket, f"{own_folder}/rows-1/left", b"{}")
     server.put(bucket, f"{other}/rows-1/young", b"{}")
-    done = job.run(described, *(record("a", id=n, name="new") for n in range(40, 120)), state(120))
+    done = job.run(
+        schema_message, *(record("a", id=n, name="new") for n in range(40, 120)), state(120)
+    )
     assert done.states()[-1] == 120
     names = {row["id"]: row["name"] for row in job.rows("a")["a"]}
     assert names == {n: "old" if n < 40 else "new" for n in range(120)}
@@ -164,17 +168,17 @@ def test_denied_access_is_an_error_that_names_the_setting_and_no_secret(
     job = make_load(tmp_path, server, bucket if wrong == "keys" else "nobody-has-this")
     server.ask_for_known_keys(known=wrong == "keys")
     try:
-        done = job.run(schema("a", n="integer"), record("a", n=1), state(1), code=1)
+        run = job.run(schema("a", n="integer"), record("a", n=1), state(1), code=1)
     finally:
         server.ask_for_known_keys(known=False)
-    assert done.states() == []
-    outcome = done.report()["outcome"]
-    words = "fs.s3a.secret.key" if wrong == "keys" else "there is no such bucket"
-    assert words in outcome
+    assert run.states() == []
+    outcome = run.report()["outcome"]
+    cause = "fs.s3a.secret.key" if wrong == "keys" else "there is no such bucket"
+    assert cause in outcome
     assert job.bucket in outcome
-    assert "Traceback" not in done.read_log()
-    assert SECRET not in done.read_log()
-    assert KEY not in done.read_log()
+    assert "Traceback" not in run.read_log()
+    assert SECRET not in run.read_log()
+    assert KEY not in run.read_log()
 
 
 def test_doctor_checks_both_addresses_and_leaves_no_objects(
@@ -196,11 +200,11 @@ def test_cluster_with_object_storage_needs_no_shared_folder(
 ) -> None:
     """Executors read the rows that the driver staged, and write the tables."""
     job = make_load(tmp_path, server, bucket, cluster=standalone, flush_rows=100)
-    described = schema("a", "id", id="integer", name="string")
+    schema_message = schema("a", "id", id="integer", name="string")
     first = (record("a", id=n, name="old") for n in range(100))
-    again = (record("a", id=n, name="new") for n in range(50, 150))
-    done: Running = job.run(described, *first, *again, state(200))
-    assert done.states()[-1] == 200
+    updated = (record("a", id=n, name="new") for n in range(50, 150))
+    run: Running = job.run(schema_message, *first, *updated, state(200))
+    assert run.states()[-1] == 200
     names = {row["id"]: row["name"] for row in job.rows("a")["a"]}
     assert names == {n: "old" if n < 50 else "new" for n in range(150)}
     assert job.left() == []
@@ -209,8 +213,8 @@ def test_cluster_with_object_storage_needs_no_shared_folder(
 def _folder(bucket: str, run: str, machine: str | None) -> str:
     """Return the key of a run's folder, of this machine or another."""
     address = run_folder(f"s3a://{bucket}/staging", RunInfo("nightly", run, 1))
-    here = f"of-{socket.gethostname()}-{os.getuid()}-"
-    assert here in address
-    return address.replace(here, f"of-{machine}-0-" if machine else here).removeprefix(
+    own_name = f"of-{socket.gethostname()}-{os.getuid()}-"
+    assert own_name in address
+    return address.replace(own_name, f"of-{machine}-0-" if machine else own_name).removeprefix(
         f"s3a://{bucket}/"
     )

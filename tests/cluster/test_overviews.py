@@ -65,30 +65,30 @@ class Commands:
         self.folder, self._call = folder, call
         self.errors = ""
 
-    def run(self, *words: str, code: int = 0, given: bytes = b"") -> str:
+    def run(self, *arguments: str, code: int = 0, stdin: bytes = b"") -> str:
         """Run a command and return its standard output; its errors are then in ``errors``."""
-        found, out, self.errors = self._call(*words, given=given)
-        assert found == code, self.errors
+        exit_code, out, self.errors = self._call(*arguments, stdin=stdin)
+        assert exit_code == code, self.errors
         assert "Traceback" not in self.errors
         return out
 
-    def read(self, *words: str) -> Any:
+    def read(self, *arguments: str) -> Any:
         """Return the JSON document that a command prints."""
-        return json.loads(self.run(*words))
+        return json.loads(self.run(*arguments))
 
-    def read_tap(self, last: int, *words: str, code: int = 0) -> str:
+    def read_tap(self, last: int, *arguments: str, code: int = 0) -> str:
         """Read the tap up to a day, and load its records."""
         (self.folder / "tap.json").write_text(json.dumps({"last": last}))
         tap = ("--tap", TAP, "--tap-config", str(self.folder / "tap.json"))
-        return self.run("run", *tap, *words, code=code)
+        return self.run("run", *tap, *arguments, code=code)
 
 
 def check_commands(job: Commands, root: str) -> None:
     """Load, backfill, list, show and report; ``root`` is the address of the tables."""
-    job.run(given=b"".join(FIRST_LOAD))
+    job.run(stdin=b"".join(FIRST_LOAD))
     job.read_tap(3)
-    done = json.loads((job.folder / "of-action.json").read_text())
-    assert (done["outcome"], done["streams"]["days"]["written"]) == ("complete", 3)
+    report = json.loads((job.folder / "of-action.json").read_text())
+    assert (report["outcome"], report["streams"]["days"]["written"]) == ("complete", 3)
     before = job.read("last-state")
     job.read_tap(9, "--from", "2024-01-02", "--to", "2024-01-03")
     assert job.read("last-state") == before
@@ -129,10 +129,10 @@ def test_history_report_backfill_and_actions_through_spark_connect(
 ) -> None:
     client = Client(tmp_path, connect.url, table_format, **SETTINGS)
 
-    def call(*words: str, given: bytes) -> tuple[int, str, str]:
+    def call(*arguments: str, stdin: bytes) -> tuple[int, str, str]:
         (tmp_path / "errors").write_text("")
-        process = client.start(*words)
-        out, _ = process.communicate(given, timeout=1800)
+        process = client.start(*arguments)
+        out, _ = process.communicate(stdin, timeout=1800)
         return process.returncode, out.decode(), client.errors()
 
     check_commands(Commands(tmp_path, call), str(tmp_path / "tables"))
@@ -147,8 +147,8 @@ def test_history_report_backfill_and_actions_in_object_storage(
     s3.make_bucket(bucket)
     job = BucketLoad(tmp_path, None, table_format, SETTINGS, server=s3, bucket=bucket)
 
-    def call(*words: str, given: bytes) -> tuple[int, str, str]:
-        process = job.word(*words, given=given)
+    def call(*arguments: str, stdin: bytes) -> tuple[int, str, str]:
+        process = job.word(*arguments, stdin=stdin)
         return process.returncode, process.stdout.decode(), process.stderr.decode()
 
     commands = Commands(tmp_path, call)

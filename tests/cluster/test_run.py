@@ -29,9 +29,9 @@ REGIONS = "tap_regions:TapRegions"
 @pytest.fixture
 def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
     """Create a job of one partitioned stream in its own folder."""
-    made = Job(tmp_path / "job", standalone, {"streams": ["orders"]})
-    yield made
-    made.close()
+    created_job = Job(tmp_path / "job", standalone, {"streams": ["orders"]})
+    yield created_job
+    created_job.close()
 
 
 def both(job: Job, alone: Job, streams: tuple[str, ...]) -> tuple[Done, Done]:
@@ -49,9 +49,9 @@ def both(job: Job, alone: Job, streams: tuple[str, ...]) -> tuple[Done, Done]:
     return spread, piped
 
 
-def received(done: Done) -> dict[str, int]:
+def received(result: Done) -> dict[str, int]:
     """Return the number of rows of each stream that the loader received."""
-    [line] = [line for line in done.err.splitlines() if line.startswith("REPORT: ")]
+    [line] = [line for line in result.err.splitlines() if line.startswith("REPORT: ")]
     streams = json.loads(line.removeprefix("REPORT: "))["streams"]
     return {name: counts["received"] for name, counts in streams.items()}
 
@@ -61,15 +61,15 @@ def test_tap_runs_on_a_cluster_in_one_application(job: Job) -> None:
     """Each context's rows are loaded once, read by Spark's workers, with their bookmarks."""
     job.faults.set_fault("orders", 1, "raise", after=5, times=1)
     running = job.start()
-    done = running.end().check()
+    result = running.end().check()
     rows = [json.loads(row) for row in job.rows("orders").elements()]
     assert sorted((row["shop"], row["id"]) for row in rows) == [
         (shop, 1000 + number) for shop in range(6) for number in range(20)
     ]
     latest = {"replication_key": "at", "replication_key_value": "2024-01-01T23:00:00Z"}
     bookmarks = [{"context": {"shop": shop}, **latest} for shop in range(6)]
-    assert ordered(done.state) == {"orders": {"partitions": bookmarks}}
-    assert job.state() == done.state
+    assert ordered(result.state) == {"orders": {"partitions": bookmarks}}
+    assert job.state() == result.state
     assert running.process.pid not in job.faults.readers("orders")
     assert job.faults.visits("orders") == 7
     assert job.left_behind() == []
@@ -81,16 +81,20 @@ def test_every_kind_of_stream_gives_the_rows_of_one_machine(job: Job) -> None:
     job.config.update(streams=list(ALL), shops=5, rows=8, day=2)
     alone = job.alone
     running = job.start()
-    done = running.end().check()
+    result = running.end().check()
     piped = alone.pipe().check()
     assert differences(job, alone, ALL) == {}
-    assert ordered(done.state) == ordered(piped.state)
+    assert ordered(result.state) == ordered(piped.state)
     driver = running.process.pid
-    assert {each for each in SPREAD if driver in job.faults.readers(each)} == set()
-    assert {each for each in WHOLE if job.faults.readers(each) != {driver}} == set()
-    assert "'journal' has one context, so it is read by one process" in done.err
-    for each in (job, alone):
-        each.config["day"] = 3
+    assert {
+        compared_job for compared_job in SPREAD if driver in job.faults.readers(compared_job)
+    } == set()
+    assert {
+        compared_job for compared_job in WHOLE if job.faults.readers(compared_job) != {driver}
+    } == set()
+    assert "'journal' has one context, so it is read by one process" in result.err
+    for compared_job in (job, alone):
+        compared_job.config["day"] = 3
     spread, piped = both(job, alone, ALL)
     assert received(spread) == received(piped)
     assert received(spread)["orders"] < sum(job.rows("orders").values()) / 2
@@ -108,8 +112,8 @@ def test_tables_of_every_format_match_those_of_one_machine(job: Job, kind: str) 
     job.config.update(streams=list(streams), shops=4, day=2)
     alone = job.alone
     both(job, alone, streams)
-    for each in (job, alone):
-        each.config["day"] = 3
+    for compared_job in (job, alone):
+        compared_job.config["day"] = 3
     both(job, alone, streams)
 
 
@@ -120,8 +124,8 @@ def test_old_versions_are_deleted_when_the_new_one_is_complete(job: Job) -> None
     job.target["hard_delete"] = True
     alone = job.alone
     both(job, alone, ("prices",))
-    for each in (job, alone):
-        each.config["shops"] = 3
+    for compared_job in (job, alone):
+        compared_job.config["shops"] = 3
     both(job, alone, ("prices",))
     assert sum(job.rows("prices").values()) == 60
 
@@ -197,8 +201,8 @@ def test_flights_sample_is_the_same_on_cluster_and_one_machine(
     job = Job(tmp_path / "flights", standalone, config, tap=FLIGHTS, path=path)
     alone, streams = job.alone, ("airlines", "planes", "airports", "weather", "flights")
     both(job, alone, streams)
-    for each in (job, alone):
-        each.config["until"] = "2013-01-06T00:00:00Z"
+    for compared_job in (job, alone):
+        compared_job.config["until"] = "2013-01-06T00:00:00Z"
     both(job, alone, streams)
 
 

@@ -29,23 +29,23 @@ SLOW = {"pause": 0.05, "rows": 60}
 @pytest.fixture
 def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
     """Create a job of one stream, whose table shows duplicates; restart dead workers at the end."""
-    made = Job(tmp_path / "job", standalone, {"streams": ["orders"]}, {"format": "parquet"})
-    yield made
-    made.close()
-    for at, worker in enumerate(standalone.all):
+    created_job = Job(tmp_path / "job", standalone, {"streams": ["orders"]}, {"format": "parquet"})
+    yield created_job
+    created_job.close()
+    for index, worker in enumerate(standalone.all):
         if not worker.alive:
-            standalone.restart_worker(at)
+            standalone.restart_worker(index)
 
 
 @cache
 def _source(config: str, stream: str) -> tuple[str, ...]:
     tap = FaultyTap(config=json.loads(config))
-    found: Any = tap.streams[stream]
-    contexts = found.partitions or [None]
+    source_stream: Any = tap.streams[stream]
+    contexts = source_stream.partitions or [None]
     rows: list[Any] = [
         {**record, **(context or {})}
         for context in contexts
-        for record in found.get_records(context)
+        for record in source_stream.get_records(context)
     ]
     return tuple(json.dumps([row.get("shop"), row["id"]]) for row in rows)
 
@@ -77,10 +77,10 @@ def read_shops(job: Job, stream: str) -> set[int]:
 
 def check_not_ahead(job: Job, stream: str = "orders") -> None:
     """Check that the rows that each bookmark covers are in the table."""
-    there = loaded(job, stream)
+    loaded_rows = loaded(job, stream)
     covered = read_shops(job, stream)
     missing = [
-        row for row in source(job, stream) if json.loads(row)[0] in covered and not there[row]
+        row for row in source(job, stream) if json.loads(row)[0] in covered and not loaded_rows[row]
     ]
     assert missing == []
 
@@ -94,15 +94,15 @@ def check_whole(job: Job, *streams: str) -> None:
 
 def check_all_but(job: Job, *shops: int) -> str:
     """Run the job; check that all contexts but the failing ones are loaded. Return stderr."""
-    done = job.run().check(1)
-    others = set(range(6)) - set(shops)
-    assert read_shops(job, "orders") == others
-    expected = Counter(row for row in source(job, "orders") if json.loads(row)[0] in others)
+    result = job.run().check(1)
+    other_shops = set(range(6)) - set(shops)
+    assert read_shops(job, "orders") == other_shops
+    expected = Counter(row for row in source(job, "orders") if json.loads(row)[0] in other_shops)
     assert loaded(job, "orders") == expected
     assert job.left_behind() == []
-    assert [shop for shop in shops if f"{{'shop': {shop}}}" not in done.err] == []
-    assert "Traceback" not in done.err
-    return done.err
+    assert [shop for shop in shops if f"{{'shop': {shop}}}" not in result.err] == []
+    assert "Traceback" not in result.err
+    return result.err
 
 
 # Failures of the cluster
@@ -172,8 +172,8 @@ def test_killed_driver_jvm_is_an_error_and_the_next_run_completes(job: Job) -> N
     running.wait_for_visits("orders", 3)
     jvm = running.jvm()
     os.kill(jvm, signal.SIGKILL)
-    done = running.end().check(1)
-    assert "Traceback" not in done.err
+    result = running.end().check(1)
+    assert "Traceback" not in result.err
     job.run().check()
     check_whole(job)
 
@@ -184,8 +184,8 @@ def test_sigterm_ends_the_driver_and_the_next_run_completes(job: Job) -> None:
     running = job.start()
     running.wait_for_visits("orders", 3)
     running.signal(signal.SIGTERM)
-    done = running.end()
-    assert done.code in {0, 128 + signal.SIGTERM, -signal.SIGTERM}, done.err[-4000:]
+    result = running.end()
+    assert result.code in {0, 128 + signal.SIGTERM, -signal.SIGTERM}, result.err[-4000:]
     check_not_ahead(job)
     until(lambda: not job.cluster.applications())
     job.run().check()
@@ -223,8 +223,8 @@ def test_failing_window_holds_back_later_windows(job: Job) -> None:
     """Windows count in their order: the bookmark is before the failed one."""
     job.config.update(streams=["readings"], day=6, rows=5)
     job.faults.set_fault("readings", "2024-01-04", "raise", after=2)
-    done = job.run().check(1)
-    assert "2024-01-04" in done.err
+    result = job.run().check(1)
+    assert "2024-01-04" in result.err
     rows = [json.loads(row)["at"][:10] for row in job.rows("readings").elements()]
     assert Counter(rows) == {"2024-01-01": 5, "2024-01-02": 5, "2024-01-03": 5}
     assert job.state()["bookmarks"]["readings"]["replication_key_value"] < "2024-01-04"
@@ -237,8 +237,8 @@ def test_failing_child_context_is_named(job: Job) -> None:
     """The notes of the other users are loaded; the next run reads the parent again."""
     job.config.update(streams=["users", "notes"])
     job.faults.set_fault("notes", 3, "raise", after=1)
-    done = job.run().check(1)
-    assert "{'user': 3}" in done.err
+    result = job.run().check(1)
+    assert "{'user': 3}" in result.err
     users = Counter(json.loads(row)["user"] for row in job.rows("notes").elements())
     assert users == dict.fromkeys((0, 1, 2, 4, 5), 20)
     job.faults.clear()
@@ -252,8 +252,8 @@ def test_failing_stream_does_not_lose_the_others(job: Job) -> None:
     job.config["streams"] = ["orders", "events", "totals"]
     job.target["format"] = "delta"
     job.faults.set_fault("events", 0, "raise", after=1)
-    done = job.run().check(1)
-    assert "{'shop': 0}" in done.err
+    result = job.run().check(1)
+    assert "{'shop': 0}" in result.err
     check_not_ahead(job, "orders")
     check_not_ahead(job, "events")
     job.faults.clear()
@@ -263,8 +263,8 @@ def test_failing_stream_does_not_lose_the_others(job: Job) -> None:
 
 def test_context_is_tried_three_times(job: Job) -> None:
     """The run is complete, and an append-only table has each row once."""
-    for shop, how in enumerate(("raise", "exit", "kill", "interrupt")):
-        job.faults.set_fault("orders", shop, how, after=11, times=2)
+    for shop, kind in enumerate(("raise", "exit", "kill", "interrupt")):
+        job.faults.set_fault("orders", shop, kind, after=11, times=2)
     job.run().check()
     assert min(job.faults.visits("orders", shop) for shop in range(4)) >= 3
     check_whole(job)
@@ -306,20 +306,20 @@ def test_rate_limited_source_is_read_completely(standalone: Standalone, tmp_path
 def test_full_staging_folder_is_an_error_and_the_next_run_completes(job: Job) -> None:
     """The error names the folder, and no bookmark is ahead."""
     job.config.update(rows=2000)
-    place = job.folder / "small"
-    place.mkdir()
+    staging = job.folder / "small"
+    staging.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(place)],
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(staging)],
         capture_output=True,
         check=False,
     )
     if mounted.returncode:
         pytest.skip("a small disk cannot be made here")
     try:
-        done = job.run(staging=str(place)).check(1)
+        result = job.run(staging=str(staging)).check(1)
     finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
-    assert str(place) in done.err
+        subprocess.run(["umount", "-l", str(staging)], check=True)
+    assert str(staging) in result.err
     check_not_ahead(job)
     job.run().check()
     check_whole(job)
@@ -331,10 +331,10 @@ def test_removed_staging_folder_is_an_error_and_the_next_run_completes(job: Job)
     running = job.start()
     running.wait_for_visits("orders", 3)
     subprocess.run(["rm", "-rf", str(job.folder / "staging")], check=True)
-    done = running.end()
-    assert done.code in {0, 1}
-    if done.code:
-        assert str(job.folder / "staging") in done.err
+    result = running.end()
+    assert result.code in {0, 1}
+    if result.code:
+        assert str(job.folder / "staging") in result.err
         check_not_ahead(job)
         job.run().check()
     check_whole(job)
@@ -346,8 +346,8 @@ def test_second_application_of_a_job_is_rejected(job: Job) -> None:
     first = job.start()
     first.wait_for_visits("orders", 2)
     second = Job(job.folder, job.cluster, job.config, job.target)
-    refused = second.start("second").end().check(1)
-    assert str(first.process.pid) in refused.err
+    rejected = second.start("second").end().check(1)
+    assert str(first.process.pid) in rejected.err
     first.end().check()
     check_whole(job)
 

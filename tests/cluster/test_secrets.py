@@ -34,8 +34,8 @@ PAGES = [
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as free_socket:
+        return int(free_socket.getsockname()[1])
 
 
 @pytest.fixture
@@ -76,19 +76,19 @@ def pages(job: Job) -> dict[str, bytes]:
             return bytes(error.read())
 
     [application] = json.loads(read("/api/v1/applications"))
-    own = f"/api/v1/applications/{application['id']}/"
-    found = {page: read(own + page) for page in PAGES}
-    found |= {page: read(f"/{page}/") for page in ("jobs", "stages", "environment", "SQL")}
-    return found
+    application_path = f"/api/v1/applications/{application['id']}/"
+    contents = {page: read(application_path + page) for page in PAGES}
+    contents |= {page: read(f"/{page}/") for page in ("jobs", "stages", "environment", "SQL")}
+    return contents
 
 
 def commands() -> dict[str, bytes]:
     """Return the command lines of all processes of this machine."""
-    found = {}
+    command_lines = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            found[str(path)] = path.read_bytes()
-    return found
+            command_lines[str(path)] = path.read_bytes()
+    return command_lines
 
 
 def files(*folders: Path) -> dict[str, bytes]:
@@ -104,10 +104,10 @@ def files(*folders: Path) -> dict[str, bytes]:
 def find_secrets(texts: dict[str, bytes]) -> list[tuple[str, bytes, bytes]]:
     """Return the places of secrets in texts, with the text around them."""
     return [
-        (name, secret, text[max(0, at - 200) : at + 60])
+        (name, secret, text[max(0, position - 200) : position + 60])
         for name, text in texts.items()
         for secret in SECRETS
-        if (at := text.find(secret)) >= 0
+        if (position := text.find(secret)) >= 0
     ]
 
 
@@ -120,24 +120,24 @@ def test_run_shows_no_secret_in_pages_logs_plans_or_errors(job: Job) -> None:
     running = job.start()
     folder = Path(job.config["folder"])
     running.wait_until(lambda: len(list(folder.glob("begun-*"))) == 2)
-    seen: dict[str, Any] = pages(job) | commands()
+    contents: dict[str, Any] = pages(job) | commands()
     (folder / "seen").touch()
     broken = running.end().check(1)
     job.config["streams"] = ["refused"]
-    refused = job.run().check(1)
+    rejected = job.run().check(1)
     until(lambda: not job.cluster.applications())
     workers = [worker.folder for worker in job.cluster.all]
-    seen |= files(job.folder / "staging", job.tables, folder.parent / "events", *workers)
-    logs = {"broken": broken.err, "refused": refused.err}
-    seen |= {name: text.encode() for name, text in logs.items()}
-    seen["states"] = (broken.out + refused.out).encode()
-    seen["master"] = job.cluster.log.read_bytes()
+    contents |= files(job.folder / "staging", job.tables, folder.parent / "events", *workers)
+    logs = {"broken": broken.err, "refused": rejected.err}
+    contents |= {name: text.encode() for name, text in logs.items()}
+    contents["states"] = (broken.out + rejected.out).encode()
+    contents["master"] = job.cluster.log.read_bytes()
 
-    assert find_secrets(seen) == []
+    assert find_secrets(contents) == []
     # the searched places contain the run's data
-    assert b"tap_rows" in seen["sql?details=true&planDescription=true"]
-    assert any(b"tap_rows" in text for name, text in seen.items() if "/events/" in name)
-    executors = [text for name, text in seen.items() if name.endswith("stderr")]
+    assert b"tap_rows" in contents["sql?details=true&planDescription=true"]
+    assert any(b"tap_rows" in text for name, text in contents.items() if "/events/" in name)
+    executors = [text for name, text in contents.items() if name.endswith("stderr")]
     assert any(b"broken" in text and b"***" in text for text in executors)
     for stream, text in logs.items():
         assert "'half': 1" in text, text[-4000:]

@@ -116,7 +116,7 @@ def _encode(service: str, rpc: str, call: dict[str, Any]) -> bytes:
         kind = getattr(proto_messages, known.request if known else "TestRequest")
         parsed = json_format.ParseDict(call.get("message", {}), kind(), ignore_unknown_fields=True)
         request = bytearray(parsed.SerializeToString())
-    for place, byte in call.get("flips", ()):
+    for position, byte in call.get("flips", ()):
         if request:
-            request[int(place) % len(request)] = int(byte) % 256
+            request[int(position) % len(request)] = int(byte) % 256
     return bytes(request)

@@ -89,16 +89,16 @@ class Trial:
             return f"Memory: {growth >> 20} MB more than before"
         if read_memory() - self._first > GROWTH_BYTES:
             gc.collect()
-            kept, self._first = read_memory() - self._first, 0
-            if kept > GROWTH_BYTES:
-                return f"Memory: {kept >> 20} MB are kept by what was read so far"
+            grown, self._first = read_memory() - self._first, 0
+            if grown > GROWTH_BYTES:
+                return f"Memory: {grown >> 20} MB are kept by what was read so far"
         return ""
 
     def _note(self, failure: str, label: str, data: bytes) -> None:
         """Store a failure, once for each place in the code."""
         frames = [line for line in failure.splitlines() if f'File "{_SOURCE}' in line]
-        own = [line for line in frames if "/tests/fuzz/" not in line] or frames
-        key = f"{failure.splitlines()[-1].partition(':')[0]} {own[-1] if own else ''}"
+        own_frames = [line for line in frames if "/tests/fuzz/" not in line] or frames
+        key = f"{failure.splitlines()[-1].partition(':')[0]} {own_frames[-1] if own_frames else ''}"
         if key in self._seen and not label.startswith("corpus"):
             return
         self._seen.add(key)
@@ -115,8 +115,8 @@ def _limit_time(cpu_seconds: int) -> None:
 
 
 def _limit_memory() -> None:
-    most = read_memory(field="VmSize") + _ROOM
-    resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    limit = read_memory(field="VmSize") + _ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def _inputs(part: dict[str, Any], seeds: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:

@@ -78,9 +78,9 @@ def _packed(body: bytes, compression: Compression, aes: bool, flips: Sequence[An
             stream.write(body)
         body = sink.getvalue().to_pybytes()
     content = bytearray(_encrypted(body) if aes else body)
-    for place, byte in flips:
+    for position, byte in flips:
         if content:
-            content[int(place) % len(content)] = int(byte) % 256
+            content[int(position) % len(content)] = int(byte) % 256
     return bytes(content)
 
 

@@ -129,11 +129,11 @@ def make_singer(folder: Path) -> Read:
 def make_airbyte(folder: Path) -> Read:
     """Return a reader that loads Airbyte's messages, of the streams of a catalog."""
     config = {"path": str(folder / "tables"), "format": "delta"}
-    asked = parse_catalog(parse_configured_catalog(json.dumps(CATALOG), "catalog"), "delta")
-    options = build_options(config, asked)
+    catalog = parse_catalog(parse_configured_catalog(json.dumps(CATALOG), "catalog"), "delta")
+    options = build_options(config, catalog)
 
     def decoder() -> AirbyteDecoder:
-        return AirbyteDecoder(asked.expected, fails_on_undeclared=False)
+        return AirbyteDecoder(catalog.expected, fails_on_undeclared=False)
 
     return lambda data: _load(folder, options, decoder, data, PerStreamStateFormat())
 
@@ -157,8 +157,8 @@ def _load(
     )
     decoder = make_decoder()
     with contextlib.closing(spool), contextlib.closing(loader):
-        for at in range(0, len(data), 1000):  # lines come in pieces
-            for event in decoder.feed(data[at : at + 1000]):
+        for start in range(0, len(data), 1000):  # lines come in pieces
+            for event in decoder.feed(data[start : start + 1000]):
                 assert not isinstance(event, SchemaEvent) or event.stream
                 loader.process_event(event)
         for event in decoder.close():

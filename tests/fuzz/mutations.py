@@ -71,14 +71,14 @@ class Mutator:
     def _change_json(self, data: bytes) -> bytes | None:
         """Change a document or a line that is JSON; return None if there is none."""
         lines = data.splitlines() or [b""]
-        whole = _parsed(data)
-        if whole is not None:
-            return self._dumped(self._changed(whole))
-        at = self._chance.randrange(len(lines))
-        document = _parsed(lines[at])
+        document_of_all = _parsed(data)
+        if document_of_all is not None:
+            return self._dumped(self._changed(document_of_all))
+        index = self._chance.randrange(len(lines))
+        document = _parsed(lines[index])
         if document is None:
             return None
-        lines[at] = self._dumped(self._changed(document))
+        lines[index] = self._dumped(self._changed(document))
         if self._chance.random() < 0.1:
             self._chance.shuffle(lines)
         return b"\n".join(lines) + b"\n"
@@ -89,8 +89,8 @@ class Mutator:
         if is_leaf or self._chance.random() < 0.15:
             return self._replaced(node)
         if isinstance(node, list):
-            at = self._chance.randrange(len(node))
-            return [*node[:at], *self._members(node[at]), *node[at + 1 :]]
+            index = self._chance.randrange(len(node))
+            return [*node[:index], *self._members(node[index]), *node[index + 1 :]]
         key = self._chance.choice(list(node))
         return self._with_member(node, key)
 
@@ -139,35 +139,35 @@ class Mutator:
             return self._chance.choice(_TOKENS)
         if self._chance.random() < 0.15:
             return self._change_lines(data)
-        at = self._chance.randrange(len(data))
-        end = min(len(data), at + self._chance.choice((1, 1, 4, 30)))
+        start = self._chance.randrange(len(data))
+        end = min(len(data), start + self._chance.choice((1, 1, 4, 30)))
         other = self._chance.choice(self._seeds)
-        put = self._chance.choice(
+        replacement = self._chance.choice(
             (
-                bytes([self._chance.randrange(256)]) + data[at + 1 :],
+                bytes([self._chance.randrange(256)]) + data[start + 1 :],
                 data[end:],
-                data[at:end] * self._chance.choice((2, 50)) + data[end:],
+                data[start:end] * self._chance.choice((2, 50)) + data[end:],
                 other[self._chance.randrange(len(other) + 1) :],
                 b"",
-                self._chance.choice(_TOKENS) + data[at:],
+                self._chance.choice(_TOKENS) + data[start:],
             )
         )
-        return data[:at] + put
+        return data[:start] + replacement
 
     def _change_lines(self, data: bytes) -> bytes:
         lines = data.split(b"\n")
-        one, other = self._chance.randrange(len(lines)), self._chance.randrange(len(lines))
+        index, other = self._chance.randrange(len(lines)), self._chance.randrange(len(lines))
         kind = self._chance.randrange(4)
         if kind == 0:
-            del lines[one]
+            del lines[index]
         elif kind == 1:
-            lines.insert(other, lines[one])
+            lines.insert(other, lines[index])
         elif kind == 2:
-            lines[one], lines[other] = lines[other], lines[one]
+            lines[index], lines[other] = lines[other], lines[index]
         else:
-            name, colon, _ = lines[one].partition(b":")
+            name, colon, _ = lines[index].partition(b":")
             value = self._dumped(self._chance.choice(_VALUES)) if colon else b""
-            lines[one] = name + colon + b" " + value
+            lines[index] = name + colon + b" " + value
         return b"\n".join(lines)
 
 

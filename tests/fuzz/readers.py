@@ -25,9 +25,9 @@ class Reader:
     corpus: str
 
 
-def find_maker(place: str) -> Callable[[Path], Read]:
+def find_maker(import_path: str) -> Callable[[Path], Read]:
     """Return the function that makes a reader; its module is imported only here."""
-    module, _, name = place.partition(":")
+    module, _, name = import_path.partition(":")
     make: Callable[[Path], Read] = getattr(import_module(module), name)
     return make
 

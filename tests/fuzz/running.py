@@ -69,14 +69,14 @@ def list_corpus(reader: str) -> list[Path]:
 
 def replay(readers: Sequence[str] = tuple(READERS)) -> Outcome:
     """Try every seed of the corpus once, all readers in one process."""
-    left = {reader: list(map(str, list_corpus(reader))) for reader in readers}
-    outcome = Outcome({reader: len(paths) for reader, paths in left.items()})
+    remaining = {reader: list(map(str, list_corpus(reader))) for reader in readers}
+    outcome = Outcome({reader: len(paths) for reader, paths in remaining.items()})
     for _ in range(_MOST_DEATHS):
-        parts = [_part(reader, paths) for reader, paths in left.items() if paths]
+        parts = [_part(reader, paths) for reader, paths in remaining.items() if paths]
         died_of = _run(parts, outcome) if parts else None
         if died_of is None:
             break
-        _drop_tried(left, died_of)
+        _drop_tried(remaining, died_of)
     return outcome
 
 
@@ -102,14 +102,14 @@ def _part(reader: str, inputs: list[str], seconds: float = 0, seed: int = 0) -> 
     }
 
 
-def _drop_tried(left: dict[str, list[str]], died_of: Mapping[str, Any]) -> None:
+def _drop_tried(remaining: dict[str, list[str]], died_of: Mapping[str, Any]) -> None:
     """Keep only the inputs after the one that killed a process."""
-    for reader in list(left):
+    for reader in list(remaining):
         if reader == died_of["reader"]:
             path = died_of["label"].partition(" ")[2]
-            left[reader] = left[reader][left[reader].index(path) + 1 :]
+            remaining[reader] = remaining[reader][remaining[reader].index(path) + 1 :]
             return
-        left[reader] = []
+        remaining[reader] = []
 
 
 def _run(parts: list[dict[str, Any]], outcome: Outcome) -> dict[str, Any] | None:
@@ -133,8 +133,8 @@ def _run_in(folder: Path, parts: list[dict[str, Any]], outcome: Outcome) -> dict
             timeout=_PATIENCE_SECONDS,
             check=False,
         )
-    found = folder / "failures.jsonl"
-    for line in found.read_text().splitlines() if found.exists() else ():
+    failures_file = folder / "failures.jsonl"
+    for line in failures_file.read_text().splitlines() if failures_file.exists() else ():
         outcome.failures.append(_saved(**json.loads(line)))
     if process.returncode == 0:
         for reader, count in json.loads((folder / "counts.json").read_text()).items():

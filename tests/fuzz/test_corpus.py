@@ -36,11 +36,11 @@ def test_every_seed_has_a_reader() -> None:
 
 def test_same_seed_gives_the_same_inputs() -> None:
     seeds = [path.read_bytes() for path in list_corpus("spark_target")]
-    one, other = Mutator(seeds, 4), Mutator(seeds, 4)
-    made = [one.make() for _ in range(300)]
-    assert made == [other.make() for _ in range(300)]
-    assert len(set(made)) > 250
-    assert made != [Mutator(seeds, 5).make() for _ in range(300)]
+    mutator, other = Mutator(seeds, 4), Mutator(seeds, 4)
+    inputs = [mutator.make() for _ in range(300)]
+    assert inputs == [other.make() for _ in range(300)]
+    assert len(set(inputs)) > 250
+    assert inputs != [Mutator(seeds, 5).make() for _ in range(300)]
 
 
 FAULTY = {
@@ -78,10 +78,10 @@ def test_driver_detects_crash_hang_growth_and_breaches(
     monkeypatch.setattr(running, "CPU_SECONDS", 3)
     outcome = running.replay(["faulty"])
     assert outcome.counts["faulty"] == len(FAULTY)
-    found = {failure.path.read_text(): failure.text for failure in outcome.failures}
-    assert set(found) == set(FAULTY) - {"typed"}
-    assert re.search(r"Memory: [67]\d\d MB more", found["growth"])
-    assert "KeyError" in found["crash"]
-    assert all("Breach" in found[name] for name in ("file", "host", "program"))
-    assert "exit -24" in found["hang"]
-    assert "exit -6" in found["death"]
+    texts = {failure.path.read_text(): failure.text for failure in outcome.failures}
+    assert set(texts) == set(FAULTY) - {"typed"}
+    assert re.search(r"Memory: [67]\d\d MB more", texts["growth"])
+    assert "KeyError" in texts["crash"]
+    assert all("Breach" in texts[name] for name in ("file", "host", "program"))
+    assert "exit -24" in texts["hang"]
+    assert "exit -6" in texts["death"]

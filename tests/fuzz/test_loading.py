@@ -56,11 +56,11 @@ def test_mutated_rows_are_loaded_or_quarantined(tmp_path: Path) -> None:
     rows = make_rows(SEED)
     data = SCHEMA + b"".join(row + b"\n" for row in rows) + STATE
     process = run(tmp_path, data)
-    words = (
+    description = (
         f"FUZZ_SEED={SEED}, input: {save_input('loading', data)}\n{process.stderr.decode()[-3000:]}"
     )
-    assert process.returncode == 0, words
-    assert b"Traceback" not in process.stderr, words
+    assert process.returncode == 0, description
+    assert b"Traceback" not in process.stderr, description
     assert json.loads(process.stdout.splitlines()[-1]) == {"at": "the end"}
     report = json.loads((tmp_path / "report.json").read_text())["streams"]["users"]
     assert report["written"] + report["quarantined"] == len(rows), report

@@ -341,7 +341,11 @@ def test_fivetran_form_of_target_spark_has_the_labels_of_its_settings() -> None:
     [field] = [field for field in build_fields(FORM) if field.name == "format"]
     labels = [(option.value, option.label) for option in field.options]
     assert labels == [("delta", "Delta Lake"), ("iceberg", "Iceberg")]
-    [setting] = [each for each in define_settings(SCHEMA) if each["name"] == "format"]
+    [setting] = [
+        setting_of_form
+        for setting_of_form in define_settings(SCHEMA)
+        if setting_of_form["name"] == "format"
+    ]
     assert labels == [(option["value"], option["label"]) for option in setting["options"][:2]]
 
 

@@ -34,10 +34,10 @@ def test_exception_tree_in_the_docstring_is_correct():
     path: list[tuple[int, str]] = []
     tree = {}
     for line in drawing.splitlines():
-        words = line.lstrip("│├└─ ").split()
-        if not words:
+        parts = line.lstrip("│├└─ ").split()
+        if not parts:
             continue
-        name, depth = words[0].rstrip(","), len(line) - len(line.lstrip("│├└─ "))
+        name, depth = parts[0].rstrip(","), len(line) - len(line.lstrip("│├└─ "))
         if isinstance(getattr(exceptions, name, None), type) and not name.endswith("Warning"):
             path = [step for step in path if step[0] < depth]
             tree[name] = path[-1][1] if path else None

@@ -18,8 +18,14 @@ NULLABLE = {"type": ["integer", "null"]}
 def compare(schema: dict[str, Any], *records: Any) -> dict[str, tuple[str, str, str]]:
     """Return the compared properties by path: found, declared, difference."""
     return {
-        one.path: (" ".join(one.found), " ".join(one.declared or ()), one.problem)
-        for one in compare_schema([{"a": one} for one in records], {"properties": {"a": schema}})
+        difference.path: (
+            " ".join(difference.found),
+            " ".join(difference.declared or ()),
+            difference.problem,
+        )
+        for difference in compare_schema(
+            [{"a": difference} for difference in records], {"properties": {"a": schema}}
+        )
     }
 
 

@@ -62,8 +62,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_full_tables_are_complete(
     first: list[dict[str, Any]], stream: str, keys: list[str]
 ) -> None:
-    got = [tuple(record[key] for key in keys) for record in records(first, stream)]
-    assert got == [tuple(row[key] for key in keys) for row in read_table(stream)]
+    read_rows = [tuple(record[key] for key in keys) for record in records(first, stream)]
+    assert read_rows == [tuple(row[key] for key in keys) for row in read_table(stream)]
 
 
 @pytest.mark.parametrize("stream", ["flights", "weather"])
@@ -72,12 +72,12 @@ def test_hourly_tables_have_each_row_before_the_end_once(
 ) -> None:
     [schema] = [m for m in first if m["type"] == "SCHEMA" and m["stream"] == stream]
     keys = schema["key_properties"]
-    got = Counter(tuple(str(r[key]) for key in keys) for r in records(first, stream))
+    read_rows = Counter(tuple(str(r[key]) for key in keys) for r in records(first, stream))
     want = Counter(
         tuple(row[key] for key in keys) for row in read_table(stream) if row["time_hour"] < UNTIL
     )
-    assert got == want
-    assert set(got.values()) == {1}
+    assert read_rows == want
+    assert set(read_rows.values()) == {1}
 
 
 def test_values_have_the_types_of_their_columns(first: list[dict[str, Any]]) -> None:

@@ -76,7 +76,11 @@ def test_values_of_every_type_are_those_of_the_snapshot(source: LogSource) -> No
         " INSERT INTO kinds SELECT * FROM kept"
     )
     changes = source.read(state=snapshot.state)
-    inserted = [one for one in changes.records("public-kinds") if not one["_sdc_deleted_at"]]
+    inserted = [
+        inserted_record
+        for inserted_record in changes.records("public-kinds")
+        if not inserted_record["_sdc_deleted_at"]
+    ]
     expected = snapshot.records("public-kinds")
     for record in (*inserted, *expected):
         del record["_sdc_lsn"]

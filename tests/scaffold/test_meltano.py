@@ -29,7 +29,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def projects(tmp_path: Path) -> Path:
     """Create a tap and a target, with their programs in ``programs`` and a file to read."""
     (tmp_path / "programs").mkdir()
     for project in (TAP, TARGET):
@@ -83,24 +83,26 @@ def meltano(folder: Path, project: Project, *arguments: str) -> str:
     return process.stdout + process.stderr
 
 
-def test_plugin_definition_adds_a_new_tap_to_the_project_of_a_new_target(made: Path) -> None:
-    meltano(made, TARGET, "install")
-    definition = str(made / TAP.name / "plugin.yaml")
-    meltano(made, TARGET, "add", "--no-install", "--from-ref", definition, TAP.name)
+def test_plugin_definition_adds_a_new_tap_to_the_project_of_a_new_target(projects: Path) -> None:
+    meltano(projects, TARGET, "install")
+    definition = str(projects / TAP.name / "plugin.yaml")
+    meltano(projects, TARGET, "add", "--no-install", "--from-ref", definition, TAP.name)
 
-    meltano(made, TARGET, "run", TAP.name, TARGET.name)
-    meltano(made, TARGET, "run", TAP.name, TARGET.name)
+    meltano(projects, TARGET, "run", TAP.name, TARGET.name)
+    meltano(projects, TARGET, "run", TAP.name, TARGET.name)
 
-    lines = (made / "loaded" / "events.jsonl").read_text("utf-8").splitlines()
+    lines = (projects / "loaded" / "events.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == [1, 2, 3, 3], "the second run resumes"
 
 
 @pytest.mark.spark
-def test_new_tap_is_loaded_by_target_spark(made: Path) -> None:
+def test_new_tap_is_loaded_by_target_spark(projects: Path) -> None:
     from deltalake import DeltaTable
 
-    meltano(made, TAP, "install")
-    meltano(made, TAP, "run", TAP.name, "target-spark")
+    meltano(projects, TAP, "install")
+    meltano(projects, TAP, "run", TAP.name, "target-spark")
 
-    table = DeltaTable(made / TAP.name / "warehouse" / "events").to_pyarrow_table(columns=["id"])
+    table = DeltaTable(projects / TAP.name / "warehouse" / "events").to_pyarrow_table(
+        columns=["id"]
+    )
     assert sorted(table["id"].to_pylist()) == [1, 2, 3]

@@ -61,7 +61,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("projects")
     for project in PROJECTS:
         write(project, root / project.name)
@@ -70,21 +70,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_tests_of_a_new_project_pass(project: Project, made: Path) -> None:
-    process = run(made / project.name, "pytest", "-q")
+def test_tests_of_a_new_project_pass(project: Project, projects: Path) -> None:
+    process = run(projects / project.name, "pytest", "-q")
 
     assert process.returncode == 0, process.stdout + process.stderr
     assert "passed" in process.stdout
     assert "skipped" not in process.stdout
 
 
-def test_new_tap_of_files_reads_lines_with_any_characters(made: Path, tmp_path: Path) -> None:
+def test_new_tap_of_files_reads_lines_with_any_characters(projects: Path, tmp_path: Path) -> None:
     event = {"id": 1, "at": "2026-01-01T00:00:00+00:00", "event": "a\u2028b\x85c"}
     line = json.dumps(event, ensure_ascii=False)
     (tmp_path / "events.jsonl").write_text(f"{line}\n", encoding="utf-8")
     (tmp_path / "config.json").write_text(json.dumps({"folder": str(tmp_path)}))
     config = str(tmp_path / "config.json")
-    process = run(made / "tap-my-own-files", "tap_my_own_files", "--config", config)
+    process = run(projects / "tap-my-own-files", "tap_my_own_files", "--config", config)
 
     messages = [json.loads(line) for line in process.stdout.split("\n") if line]
     assert [message["record"] for message in messages if message["type"] == "RECORD"] == [event]
@@ -112,14 +112,14 @@ def test_wrong_token_of_a_new_tap_is_one_line_of_standard_error(tmp_path: Path) 
 
 @pytest.mark.every_nth_case(3)
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_definitions_for_meltano_are_those_of_the_plugin(project: Project, made: Path) -> None:
-    process = run(made / project.name, project.package, "--about", "--format=meltano")
+def test_definitions_for_meltano_are_those_of_the_plugin(project: Project, projects: Path) -> None:
+    process = run(projects / project.name, project.package, "--about", "--format=meltano")
     about = yaml.safe_load(process.stdout)
     assert about.pop("pip_url") == project.name
-    definition = yaml.safe_load((made / project.name / "plugin.yaml").read_text("utf-8"))
+    definition = yaml.safe_load((projects / project.name / "plugin.yaml").read_text("utf-8"))
     assert definition == about
 
-    file = yaml.safe_load((made / project.name / "meltano.yml").read_text("utf-8"))
+    file = yaml.safe_load((projects / project.name / "meltano.yml").read_text("utf-8"))
     assert "version" not in file, "deprecated since Meltano 4.4"
     plugins = file["plugins"]["extractors" if project.plugin_type == "tap" else "loaders"]
     own_settings = [setting.name for setting in project.settings]
@@ -135,8 +135,8 @@ def test_definitions_for_meltano_are_those_of_the_plugin(project: Project, made:
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_env_example_names_the_variable_of_each_setting(project: Project, made: Path) -> None:
-    text = (made / project.name / ".env.example").read_text("utf-8")
+def test_env_example_names_the_variable_of_each_setting(project: Project, projects: Path) -> None:
+    text = (projects / project.name / ".env.example").read_text("utf-8")
 
     prefix = f"{project.package.upper()}_"
     assert re.findall(r"^# (\w+)=", text, re.MULTILINE) == [
@@ -145,8 +145,8 @@ def test_env_example_names_the_variable_of_each_setting(project: Project, made: 
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_new_project_is_complete(project: Project, made: Path) -> None:
-    folder = made / project.name
+def test_new_project_is_complete(project: Project, projects: Path) -> None:
+    folder = projects / project.name
     expected = {
         *(".dockerignore", ".env.example", ".github/workflows/test.yml", ".gitignore"),
         *(".pre-commit-config.yaml", "Dockerfile", "LICENSE", "README.md", "meltano.yml"),
@@ -191,9 +191,11 @@ def instructions(project: Project, folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_new_project_has_a_dockerfile_with_a_non_root_user(project: Project, made: Path) -> None:
+def test_new_project_has_a_dockerfile_with_a_non_root_user(
+    project: Project, projects: Path
+) -> None:
     """The instructions are read; no image is built."""
-    lines = instructions(project, made)
+    lines = instructions(project, projects)
     assert {word for word, _ in lines} <= {
         *("ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "ENTRYPOINT")
     }
@@ -215,20 +217,20 @@ def test_new_project_has_a_dockerfile_with_a_non_root_user(project: Project, mad
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_settings_and_secrets_are_in_dockerignore(project: Project, made: Path) -> None:
-    ignored = (made / project.name / ".dockerignore").read_text("utf-8").splitlines()
+def test_settings_and_secrets_are_in_dockerignore(project: Project, projects: Path) -> None:
+    ignored = (projects / project.name / ".dockerignore").read_text("utf-8").splitlines()
     assert {".git", ".env", "*.json"} <= set(ignored)
 
 
-def test_dockerfile_entry_point_is_an_installed_program(made: Path, tmp_path: Path) -> None:
+def test_dockerfile_entry_point_is_an_installed_program(projects: Path, tmp_path: Path) -> None:
     """The project is installed as in the Dockerfile, but without its dependencies."""
     project = Project.from_options("tap-keyed", "rest", "api-key", "page")
     offline = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
     app = tmp_path / "app"
-    installed = run(made, "pip", "install", *offline, "--target", str(app), project.name + "/")
+    installed = run(projects, "pip", "install", *offline, "--target", str(app), project.name + "/")
     assert installed.returncode == 0, installed.stderr
     [entry] = [
-        json.loads(value) for word, value in instructions(project, made) if word == "ENTRYPOINT"
+        json.loads(value) for word, value in instructions(project, projects) if word == "ENTRYPOINT"
     ]
     process = subprocess.run(
         [str(app / "bin" / entry[0]), "spec"],
@@ -250,8 +252,8 @@ def check_with_ruff(folder: Path) -> None:
         assert process.returncode == 0, process.stdout + process.stderr
 
 
-def test_new_projects_pass_their_own_ruff(made: Path) -> None:
-    check_with_ruff(made)
+def test_new_projects_pass_their_own_ruff(projects: Path) -> None:
+    check_with_ruff(projects)
 
 
 def test_new_projects_with_long_names_pass_their_own_ruff(tmp_path: Path) -> None:
@@ -267,26 +269,26 @@ def test_new_projects_with_long_names_pass_their_own_ruff(tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
-def test_new_project_passes_its_own_mypy(project: Project, made: Path) -> None:
+def test_new_project_passes_its_own_mypy(project: Project, projects: Path) -> None:
     """The SDK is read as an installed package, whose errors mypy does not report."""
-    cache = f"--cache-dir={made / '.mypy_cache'}"
+    cache = f"--cache-dir={projects / '.mypy_cache'}"
 
-    process = run(made / project.name, "mypy", "--follow-imports=silent", cache)
+    process = run(projects / project.name, "mypy", "--follow-imports=silent", cache)
 
     assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.thorough
 @pytest.mark.skipif(find_spec("basedpyright") is None, reason="basedpyright is not installed")
-def test_new_projects_pass_pyright_in_strict_mode(made: Path) -> None:
-    folders = [str(made / project.name) for project in PROJECTS]
+def test_new_projects_pass_pyright_in_strict_mode(projects: Path) -> None:
+    folders = [str(projects / project.name) for project in PROJECTS]
     environments = [{"root": folder, "extraPaths": [str(ROOT)]} for folder in folders]
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.10", "include": folders}
-    (made / "pyright.json").write_text(
+    (projects / "pyright.json").write_text(
         json.dumps({**settings, "executionEnvironments": environments})
     )
 
-    process = run(made, "basedpyright", "-p", "pyright.json", "--pythonpath", sys.executable)
+    process = run(projects, "basedpyright", "-p", "pyright.json", "--pythonpath", sys.executable)
 
     assert process.returncode == 0, process.stdout + process.stderr
 

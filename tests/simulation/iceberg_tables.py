@@ -389,7 +389,7 @@ class _Loaded:
 
     def snapshot(self, id_: int) -> SimpleNamespace:
         """Return a snapshot; the metadata file stands in for its manifest list."""
-        (snapshot_,) = (
+        (matching,) = (
             snapshot_of_line
             for snapshot_of_line in self.metadata.line
             if snapshot_of_line.id == id_
@@ -401,7 +401,7 @@ class _Loaded:
                 recordCount=lambda file=file: file.rows,
                 content=lambda: SimpleNamespace(id=lambda: 0),
             )
-            for file in snapshot_.added
+            for file in matching.added
         ]
         return SimpleNamespace(
             manifestListLocation=lambda: f"file://{self.file}",

@@ -417,11 +417,13 @@ class Schedule:
     def _check_end(self, processes: list[Process]) -> None:
         """Check that one of the last runs loaded all its rows, or another job has the table."""
         ended = [process for process in processes if process.outcome is None]
-        refused = [process for process in processes if isinstance(process.outcome, TableOwnerError)]
-        shares = len(refused) == len(self.streams) == 2  # each job was the first at one table
-        if len(ended) + len(refused) != len(processes) or not (ended or shares):
+        rejected = [
+            process for process in processes if isinstance(process.outcome, TableOwnerError)
+        ]
+        shares = len(rejected) == len(self.streams) == 2  # each job was the first at one table
+        if len(ended) + len(rejected) != len(processes) or not (ended or shares):
             raise InvariantError(
-                f"the last runs ended so: {[process_.outcome for process_ in processes]}"
+                f"the last runs ended so: {[ended_process.outcome for ended_process in processes]}"
             )
         for process in ended:
             self._check_state(process.name, RECORDS - 1)

@@ -173,14 +173,16 @@ class Scheduler:
         if not alive:
             self._control.release()
             return None
-        before, chosen = self.current, self.chance.choice(alive)
-        self.current = chosen
-        if chosen.thread is None:
-            chosen.thread = threading.Thread(target=self._main, args=(chosen,), daemon=True)
-            chosen.thread.start()  # it is the current process from now on
-        elif chosen is not before:
-            chosen.turn.release()
-        return chosen
+        before, next_process = self.current, self.chance.choice(alive)
+        self.current = next_process
+        if next_process.thread is None:
+            next_process.thread = threading.Thread(
+                target=self._main, args=(next_process,), daemon=True
+            )
+            next_process.thread.start()  # it is the current process from now on
+        elif next_process is not before:
+            next_process.turn.release()
+        return next_process
 
     def _kill(self, process: Process) -> None:
         """End a process without running its cleanup code."""

@@ -57,12 +57,12 @@ def test_reference_outside_the_schema_is_rejected(tmp_path: Path, schema: Any):
     with serving() as server:
         server.answers(Reply({"const": "X"}))
         text = json.dumps(schema).replace("URL", server.url)
-        schema_ = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
+        outside_reference = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
         value = {"y": 1}
         with pytest.raises(InvalidJSONSchema, match="other documents are not resolved") as caught:
-            refused(schema_, value)
+            refused(outside_reference, value)
         with pytest.raises(InvalidJSONSchema):
-            validate_config({"x": value}, {"properties": {"x": schema_}})
+            validate_config({"x": value}, {"properties": {"x": outside_reference}})
         assert server.asked == []
     assert "LOCAL-SECRET" not in str(caught.value)
 

@@ -46,8 +46,8 @@ def kept(*records, schema=None, config=None, **members):
     lines = [{"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": ["id"]}]
     lines += [{"type": "RECORD", "stream": "a", "record": record} for record in records]
     target.listen(io.StringIO("".join(json.dumps(line) + "\n" for line in lines)))
-    [found] = target._sinks_active.values()
-    return found, target.kept
+    [active_sink] = target._sinks_active.values()
+    return active_sink, target.kept
 
 
 def test_overridden_validate_and_parse_is_called(caplog):

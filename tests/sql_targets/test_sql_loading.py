@@ -575,7 +575,9 @@ def test_insert_makes_at_most_one_python_call_per_record(sqlite_url):
         return calls_during(lambda: sink.bulk_insert_records(table, sink.schema, batch))
 
     insert(10)  # compiles and caches the statement
-    few = insert(10)
-    many = min(insert(2010), insert(2010))  # the minimum excludes calls of the garbage collector
-    assert (many - few) / 2000 <= 1.01
+    calls_for_10 = insert(10)
+    calls_for_2010 = min(
+        insert(2010), insert(2010)
+    )  # the minimum excludes calls of the garbage collector
+    assert (calls_for_2010 - calls_for_10) / 2000 <= 1.01
     target.target_connector._engine.dispose()

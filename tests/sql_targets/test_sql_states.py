@@ -76,7 +76,7 @@ def holding(url: str, out: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
-def held(sqlite_url, tmp_path) -> Iterator[Running]:
+def paused(sqlite_url, tmp_path) -> Iterator[Running]:
     with holding(sqlite_url, tmp_path) as target:
         yield target
 
@@ -85,14 +85,14 @@ def release(target: Running) -> None:
     (target.out / "hold").unlink()
 
 
-def test_state_is_written_after_the_commit_of_its_rows(held, sqlite_url):
-    assert (held.states, ids(sqlite_url)) == ([{"n": 3}], [1, 2, 3])
-    release(held)
-    held.until(lambda: {"n": 6} in held.states)
+def test_state_is_written_after_the_commit_of_its_rows(paused, sqlite_url):
+    assert (paused.states, ids(sqlite_url)) == ([{"n": 3}], [1, 2, 3])
+    release(paused)
+    paused.until(lambda: {"n": 6} in paused.states)
     assert ids(sqlite_url) == [1, 2, 3, 4, 5, 6]
-    held.process.stdin.close()
-    assert held.end() == 0, held.errors
-    assert (held.states[-1], ids(sqlite_url)[-1]) == ({"n": 7}, 7)
+    paused.process.stdin.close()
+    assert paused.end() == 0, paused.errors
+    assert (paused.states[-1], ids(sqlite_url)[-1]) == ({"n": 7}, 7)
 
 
 def test_killed_process_leaves_no_partial_batch(url, tmp_path):
@@ -102,11 +102,11 @@ def test_killed_process_leaves_no_partial_batch(url, tmp_path):
         assert (target.states, ids(url)) == ([{"n": 3}], [1, 2, 3])
 
 
-def test_sigterm_commits_the_open_transaction_and_begins_no_other(held, sqlite_url):
-    held.process.send_signal(signal.SIGTERM)
-    release(held)
-    assert held.end() == 0, held.errors
-    assert (held.states[-1], ids(sqlite_url)) == ({"n": 5}, [1, 2, 3, 4, 5, 6])
+def test_sigterm_commits_the_open_transaction_and_begins_no_other(paused, sqlite_url):
+    paused.process.send_signal(signal.SIGTERM)
+    release(paused)
+    assert paused.end() == 0, paused.errors
+    assert (paused.states[-1], ids(sqlite_url)) == ({"n": 5}, [1, 2, 3, 4, 5, 6])
 
 
 def test_failed_batch_is_rolled_back(url, capsys):

@@ -340,13 +340,13 @@ def test_wider_and_lossy_type_changes_are_recognized(current, new, false, widens
     ],
 )
 def test_columns_of_numbers_keep_fractions(dialect, expected):
-    dialect_ = dialect.dialect()
+    sql_dialect = dialect.dialect()
     numbers = SQLConnector().to_sql_type({"type": ["number", "null"]})
-    assert adapt_type(numbers, dialect_).compile(dialect=dialect_) == expected
+    assert adapt_type(numbers, sql_dialect).compile(dialect=sql_dialect) == expected
     exact = SQLConnector().to_sql_type(
         {"type": "string", "format": "x-singer.decimal", "precision": 20, "scale": 5}
     )
-    assert adapt_type(exact, dialect_) is exact
+    assert adapt_type(exact, sql_dialect) is exact
 
 
 @given(st.text(min_size=1))

@@ -30,8 +30,8 @@ class Bare(Stream):
 
 def only(kind, **provided):
     """Return the only stream of a tap with this stream class."""
-    [stream_found] = make(kind, **provided).streams.values()
-    return stream_found
+    [declared] = make(kind, **provided).streams.values()
+    return declared
 
 
 # Names and schemas
@@ -56,8 +56,8 @@ def test_schema_argument_accepts_a_file_path(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(SCHEMA))
     with pytest.warns(SingerSDKDeprecationWarning, match="deprecated"):
-        stream_found = Bare(make(), schema=str(path), name="a")
-    assert (stream_found.schema, stream_found.schema_filepath) == (SCHEMA, path)
+        declared = Bare(make(), schema=str(path), name="a")
+    assert (declared.schema, declared.schema_filepath) == (SCHEMA, path)
 
 
 @pytest.mark.parametrize("is_zipped", [False, True])
@@ -99,11 +99,11 @@ def test_missing_schema_is_an_error_when_it_is_accessed():
 
 def test_config_of_a_stream_is_read_only():
     tap = make(stream("a", []), config={"start_date": "x"})
-    [stream_found] = tap.streams.values()
-    assert stream_found.config["start_date"] == "x"
+    [declared] = tap.streams.values()
+    assert declared.config["start_date"] == "x"
     with pytest.raises(TypeError):
-        stream_found.config["start_date"] = "y"
-    assert stream_found.tap_name == tap.name
+        declared.config["start_date"] = "y"
+    assert declared.tap_name == tap.name
 
 
 def test_log_lines_have_the_logger_of_the_stream(caplog):
@@ -120,10 +120,10 @@ def test_log_lines_have_the_logger_of_the_stream(caplog):
     [({}, "FULL_TABLE"), ({"replication_key": "id"}, "INCREMENTAL")],
 )
 def test_replication_key_makes_a_stream_incremental(members, method):
-    stream_found = only(stream("a", [], schema=SCHEMA, **members))
-    assert stream_found.replication_method == method
-    stream_found.forced_replication_method = "LOG_BASED"
-    assert stream_found.replication_method == "LOG_BASED"
+    declared = only(stream("a", [], schema=SCHEMA, **members))
+    assert declared.replication_method == method
+    declared.forced_replication_method = "LOG_BASED"
+    assert declared.replication_method == "LOG_BASED"
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_replication_key_makes_a_stream_incremental(members, method):
     ],
 )
 def test_timestamp_replication_key_is_found_in_the_schema(key, definition, is_timestamp):
-    stream_found = only(stream("a", [], schema=schema(k=definition), replication_key=key))
-    assert stream_found.is_timestamp_replication_key is is_timestamp
+    declared = only(stream("a", [], schema=schema(k=definition), replication_key=key))
+    assert declared.is_timestamp_replication_key is is_timestamp
 
 
 def test_replication_key_missing_in_the_schema_is_an_error():
-    stream_found = only(stream("a", [], schema=SCHEMA, replication_key="nope"))
+    declared = only(stream("a", [], schema=SCHEMA, replication_key="nope"))
     with pytest.raises(InvalidReplicationKeyException, match="'nope' is not in schema"):
-        _ = stream_found.is_timestamp_replication_key
+        _ = declared.is_timestamp_replication_key
 
 
 @pytest.mark.parametrize("key", [["id", "u"], ("id", "u"), {"id": 1}])
@@ -168,9 +168,9 @@ def test_several_replication_keys_are_an_error_that_names_the_stream(key, method
 
 
 def test_replication_key_without_a_type_is_an_error():
-    stream_found = only(stream("a", [], schema=schema(k={}), replication_key="k"))
+    declared = only(stream("a", [], schema=schema(k={}), replication_key="k"))
     with pytest.raises(EmptySchemaTypeError):
-        _ = stream_found.is_timestamp_replication_key
+        _ = declared.is_timestamp_replication_key
 
 
 # Catalogs
@@ -194,10 +194,10 @@ def test_catalog_overrides_keys_and_replication_method():
     provided = catalog(
         key_properties=["text"], replication_key="at", replication_method="FULL_TABLE"
     )
-    stream_found = only(stream("a", [], **KEYED), catalog=provided)
-    assert stream_found.primary_keys == ["text"]
-    assert stream_found.replication_key == "at"
-    assert stream_found.replication_method == "FULL_TABLE"
+    declared = only(stream("a", [], **KEYED), catalog=provided)
+    assert declared.primary_keys == ["text"]
+    assert declared.replication_key == "at"
+    assert declared.replication_method == "FULL_TABLE"
 
 
 def test_catalog_metadata_provides_what_the_entry_omits():
@@ -207,52 +207,52 @@ def test_catalog_metadata_provides_what_the_entry_omits():
         "replication-key": "at",
         "forced-replication-method": "LOG_BASED",
     }
-    stream_found = only(stream("a", [], **KEYED), catalog=catalog(metadata=metadata))
-    assert (stream_found.primary_keys, stream_found.replication_key) == (["text"], "at")
-    assert stream_found.replication_method == "LOG_BASED"
+    declared = only(stream("a", [], **KEYED), catalog=catalog(metadata=metadata))
+    assert (declared.primary_keys, declared.replication_key) == (["text"], "at")
+    assert declared.replication_method == "LOG_BASED"
 
 
 def test_catalog_entry_without_keys_removes_the_keys_of_the_tap():
-    stream_found = only(stream("a", [], **KEYED), catalog=catalog())
-    assert stream_found.replication_key is None
-    assert stream_found.replication_method == "FULL_TABLE"
-    assert list(stream_found.primary_keys) == []
+    declared = only(stream("a", [], **KEYED), catalog=catalog())
+    assert declared.replication_key is None
+    assert declared.replication_method == "FULL_TABLE"
+    assert list(declared.primary_keys) == []
 
 
 def test_stream_missing_in_the_catalog_is_not_selected():
-    stream_found = only(stream("b", [], **KEYED), catalog=catalog())
-    assert not stream_found.selected
-    assert stream_found.replication_key == "id"
+    declared = only(stream("b", [], **KEYED), catalog=catalog())
+    assert not declared.selected
+    assert declared.replication_key == "id"
 
 
 def test_catalog_schema_becomes_the_effective_schema():
     provided = catalog(schema=schema(id=STRING))
-    stream_found = only(stream("a", [], **KEYED), catalog=provided)
-    assert stream_found.effective_schema == schema(id=STRING)
-    assert stream_found.schema == SCHEMA
+    declared = only(stream("a", [], **KEYED), catalog=provided)
+    assert declared.effective_schema == schema(id=STRING)
+    assert declared.schema == SCHEMA
 
 
 def test_selected_can_be_set_after_construction():
-    stream_found = only(stream("a", []), catalog=catalog(metadata={"selected": False}))
-    assert not stream_found.selected
-    stream_found.selected = True
-    assert stream_found.selected
-    assert stream_found.mask[()]
+    declared = only(stream("a", []), catalog=catalog(metadata={"selected": False}))
+    assert not declared.selected
+    declared.selected = True
+    assert declared.selected
+    assert declared.mask[()]
 
 
 def test_stream_without_a_catalog_has_a_default_catalog_entry():
-    stream_found = only(stream("a", [], **KEYED))
-    assert list(stream_found._singer_catalog) == ["a"]
-    entry = Catalog.from_dict(stream_found._tap.catalog_dict).get_stream("a")
+    declared = only(stream("a", [], **KEYED))
+    assert list(declared._singer_catalog) == ["a"]
+    entry = Catalog.from_dict(declared._tap.catalog_dict).get_stream("a")
     assert (entry.key_properties, entry.replication_key) == (["id"], "id")
     assert entry.replication_method == "INCREMENTAL"
 
 
 @pytest.mark.parametrize("keys", [("id",), ["id"]])
 def test_catalog_entry_has_the_key_properties_of_the_author(keys):
-    stream_found = only(stream("a", [], primary_keys=keys))
-    entry = stream_found._singer_catalog_entry
+    declared = only(stream("a", [], primary_keys=keys))
+    entry = declared._singer_catalog_entry
     assert entry.key_properties == keys
-    assert stream_found.metadata.root.table_key_properties == keys
+    assert declared.metadata.root.table_key_properties == keys
     if isinstance(keys, list):  # a change to the catalog does not change the stream
         assert entry.key_properties is not keys

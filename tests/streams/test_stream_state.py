@@ -67,9 +67,9 @@ def test_compare_start_date_can_be_overridden():
     ],
 )
 def test_starting_timestamp_is_an_aware_datetime(bookmark, expected):
-    stream_found = start(AT, bookmark, look="get_starting_timestamp")
-    assert stream_found == expected
-    assert stream_found is None or stream_found.tzinfo is not None
+    declared = start(AT, bookmark, look="get_starting_timestamp")
+    assert declared == expected
+    assert declared is None or declared.tzinfo is not None
 
 
 def test_starting_timestamp_requires_a_timestamp_replication_key():
@@ -125,8 +125,8 @@ def test_signpost_of_a_timestamp_key_is_the_start_of_the_tap():
 
 def test_partitions_default_to_the_contexts_of_the_state():
     entries = [{"context": {"p": 1}}, {"context": {"p": 2}}, {"odd": 1}]
-    stream_found = only(stream("a", [], **ID), state={"bookmarks": {"a": {"partitions": entries}}})
-    assert stream_found.partitions == [{"p": 1}, {"p": 2}]
+    declared = only(stream("a", [], **ID), state={"bookmarks": {"a": {"partitions": entries}}})
+    assert declared.partitions == [{"p": 1}, {"p": 2}]
     assert only(stream("a", [], **ID)).partitions is None
 
 
@@ -141,27 +141,27 @@ def test_partitions_default_to_the_contexts_of_the_state():
     ],
 )
 def test_state_partitioning_keys_select_the_bookmark_of_a_context(keys, context, expected):
-    stream_found = only(stream("a", [], **ID, state_partitioning_keys=keys))
-    state = stream_found.get_context_state(context)
+    declared = only(stream("a", [], **ID, state_partitioning_keys=keys))
+    state = declared.get_context_state(context)
     if expected is None:
-        assert state is stream_found.stream_state
+        assert state is declared.stream_state
     else:
         assert state == expected
-        assert stream_found.stream_state["partitions"] == [expected]
+        assert declared.stream_state["partitions"] == [expected]
 
 
 def test_state_partitioning_keys_can_be_set_later():
-    stream_found = only(stream("a", [], **ID, is_sorted=True))
-    assert stream_found.state_manager.is_sorted
-    stream_found.state_partitioning_keys = ["p"]
-    assert stream_found.state_partitioning_keys == ["p"]
-    assert not stream_found.state_manager.is_sorted
+    declared = only(stream("a", [], **ID, is_sorted=True))
+    assert declared.state_manager.is_sorted
+    declared.state_partitioning_keys = ["p"]
+    assert declared.state_partitioning_keys == ["p"]
+    assert not declared.state_manager.is_sorted
 
 
 def test_get_context_state_creates_the_state_of_the_context():
-    stream_found = only(stream("a", [], **ID))
-    stream_found.get_context_state({"p": 1})["x"] = 1
-    assert stream_found.tap_state == {
+    declared = only(stream("a", [], **ID))
+    declared.get_context_state({"p": 1})["x"] = 1
+    assert declared.tap_state == {
         "bookmarks": {"a": {"partitions": [{"context": {"p": 1}, "x": 1}]}}
     }
-    assert stream_found.get_context_state({"p": 1}) is stream_found.get_context_state({"p": 1.0})
+    assert declared.get_context_state({"p": 1}) is declared.get_context_state({"p": 1.0})

@@ -224,7 +224,7 @@ class Side:
 def masked(value: Any) -> Any:
     """Replace times, which differ between runs, by their types."""
     if isinstance(value, list):
-        return [masked(each) for each in value]
+        return [masked(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     passing = ("_sdc_received_at", "_sdc_batched_at", "_sdc_sequence", "_sdc_sync_started_at")

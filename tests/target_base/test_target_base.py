@@ -352,10 +352,10 @@ def test_sinks_are_drained_in_parallel():
 
 
 def test_max_parallelism_can_be_set():
-    target_ = target()
-    assert target_.max_parallelism == 8
-    target_.max_parallelism = 2
-    assert target_.max_parallelism == 2
+    loaded_target = target()
+    assert loaded_target.max_parallelism == 8
+    loaded_target.max_parallelism = 2
+    assert loaded_target.max_parallelism == 2
 
 
 def test_target_without_a_sink_class_is_rejected():

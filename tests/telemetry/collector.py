@@ -36,7 +36,9 @@ class Collector:
     @property
     def spans(self) -> list[Any]:
         """All spans, in the order in which they ended."""
-        return [span for part in self._parts() for each in part.scope_spans for span in each.spans]
+        return [
+            span for part in self._parts() for scope in part.scope_spans for span in scope.spans
+        ]
 
     def find(self, name: str) -> Any:
         """Return the only span with a name."""
@@ -53,8 +55,8 @@ class Collector:
                 (metric.sum if metric.HasField("sum") else metric.histogram).data_points
             )
             for part in request.resource_metrics
-            for each in part.scope_metrics
-            for metric in each.metrics
+            for scope in part.scope_metrics
+            for metric in scope.metrics
         }
 
     @property

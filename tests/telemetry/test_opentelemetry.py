@@ -90,15 +90,15 @@ def test_metrics_of_a_tap_count_records_and_retries(
     api.answers(Reply(status=503), page({"id": 1}, {"id": 2}))
     process = run_tap(tmp_path, api, collector.variables(OTEL_SERVICE_NAME="orders"))
     assert process.returncode == 0, process.stderr
-    found = collector.metrics
-    (records,), (retries,) = found["tap_core.records"], found["tap_core.retries"]
+    metrics = collector.metrics
+    (records,), (retries,) = metrics["tap_core.records"], metrics["tap_core.retries"]
     assert (records.as_int, read(records.attributes)) == (2, {"tap_core.stream.name": "items"})
     assert (retries.as_int, read(retries.attributes)) == (1, {"tap_core.retry.kind": "http"})
-    (duration,) = found["tap_core.stream.duration"]
+    (duration,) = metrics["tap_core.stream.duration"]
     assert duration.count == 1
     requests = {
         read(point.attributes)["http.response.status_code"]: point.count
-        for point in found["http.client.request.duration"]
+        for point in metrics["http.client.request.duration"]
     }
     assert requests == {200: 1, 503: 1}
     failed, good = get_requests(collector)
@@ -112,10 +112,10 @@ def test_no_secret_is_sent(tmp_path: Path, api: Server, collector: Collector) ->
     api.answers(Reply(f"The key {TOKEN} is not valid.", status=401))
     process = run_tap(tmp_path, api, collector.variables())
     assert process.returncode == 1
-    whole = collector.find("tap-api run")
-    assert whole.status.code == FAILED
-    assert "401" in whole.status.message
-    assert read(whole.attributes)["error.type"].endswith("FatalAPIError")
+    contents = collector.find("tap-api run")
+    assert contents.status.code == FAILED
+    assert "401" in contents.status.message
+    assert read(contents.attributes)["error.type"].endswith("FatalAPIError")
     assert len(api.asked) == 1
     assert TOKEN in str(api.asked[0].query)
     assert TOKEN.encode() not in collector.everything
@@ -152,18 +152,18 @@ def test_silent_collector_delays_the_end_of_a_run_by_a_few_seconds_only(
 
 
 @pytest.mark.parametrize(
-    ("variables", "words"),
+    ("variables", "message"),
     [
         ({"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER is 'zipkin'; set it to otlp"),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "PROTOCOL is 'grpc'; set it to http/protobuf"),
     ],
 )
 def test_variable_that_cannot_be_followed_is_a_warning(
-    tmp_path: Path, api: Server, collector: Collector, variables: dict[str, str], words: str
+    tmp_path: Path, api: Server, collector: Collector, variables: dict[str, str], message: str
 ) -> None:
     process = run_tap(tmp_path, api, collector.variables(**variables))
     assert process.returncode == 0, process.stderr
-    assert words in process.stderr
+    assert message in process.stderr
     assert not collector.server.asked
 
 
@@ -203,23 +203,23 @@ def test_commits_of_a_load_are_spans_of_their_streams(tmp_path: Path, collector:
     data = b"".join([schema("a", "id"), record(1), record(2), state(1)])
     process = load(tmp_path, data, collector.variables(TRACEPARENT=PARENT))
     assert process.returncode == 0, process.stderr
-    whole, stream = collector.find("target-spark run"), collector.find("target stream")
+    run_span, stream = collector.find("target-spark run"), collector.find("target stream")
     batch = collector.find("commit batch")
-    assert {span.trace_id.hex() for span in (whole, stream, batch)} == {PARENT.split("-")[1]}
-    assert (stream.parent_span_id, batch.parent_span_id) == (whole.span_id, stream.span_id)
+    assert {span.trace_id.hex() for span in (run_span, stream, batch)} == {PARENT.split("-")[1]}
+    assert (stream.parent_span_id, batch.parent_span_id) == (run_span.span_id, stream.span_id)
     attributes = read(batch.attributes)
     assert attributes["db.collection.name"] == "a"
     assert (attributes["tap_core.records"], attributes["tap_core.quarantined"]) == (2, 0)
-    found = {name: points[0] for name, points in collector.metrics.items()}
-    assert found["tap_core.records"].as_int == 2
-    assert found["tap_core.bytes"].as_int == attributes["tap_core.bytes"] > 0
-    assert found["tap_core.batch.duration"].count == 1
-    assert "tap_core.quarantined" not in found
+    commits = {name: points[0] for name, points in collector.metrics.items()}
+    assert commits["tap_core.records"].as_int == 2
+    assert commits["tap_core.bytes"].as_int == attributes["tap_core.bytes"] > 0
+    assert commits["tap_core.batch.duration"].count == 1
+    assert "tap_core.quarantined" not in commits
 
 
 def test_failed_load_is_a_failed_run(tmp_path: Path, collector: Collector) -> None:
     process = load(tmp_path, schema("a", "id") + b"no message\n", collector.variables())
     assert process.returncode == 1
-    whole = collector.find("target-spark run")
-    assert whole.status.code == FAILED
-    assert whole.status.message.startswith("Line 2")
+    run_span = collector.find("target-spark run")
+    assert run_span.status.code == FAILED
+    assert run_span.status.message.startswith("Line 2")

@@ -269,9 +269,9 @@ class TestOwn(Standard):
 
     @pytest.fixture
     def resource(self):
-        left = []
-        yield left
-        assert left == [] or left[-1] == "teardown"
+        events = []
+        yield events
+        assert events == [] or events[-1] == "teardown"
 
     def test_tap_stream_returns_record(self, config, resource, runner, stream):
         assert config.max_records_limit == 1

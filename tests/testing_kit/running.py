@@ -119,11 +119,11 @@ def run_pytest(
     )
     recorded = folder / "recorded.json"
     assert recorded.exists(), process.stdout + process.stderr
-    seen = json.loads(recorded.read_text())
+    recorded_run = json.loads(recorded.read_text())
     return Run(
-        collected=[_short(name) for name in seen["collected"]],
-        outcomes={_short(name): outcome for name, outcome in seen["outcomes"].items()},
-        warnings=[(_short(name), kind, text) for name, kind, text in seen["warnings"]],
+        collected=[_short(name) for name in recorded_run["collected"]],
+        outcomes={_short(name): outcome for name, outcome in recorded_run["outcomes"].items()},
+        warnings=[(_short(name), kind, text) for name, kind, text in recorded_run["warnings"]],
         output=process.stdout + process.stderr,
     )
 
@@ -154,5 +154,5 @@ def _link_pytest(folder: Path) -> Path:
 def _find_pytest_packages() -> list[Path]:
     """Return the paths of pytest's packages and of pluggy's metadata."""
     origins = [Path(s.origin) for name in LINKED_PACKAGES if (s := find_spec(name)) and s.origin]
-    parts = [each.parent if each.name == "__init__.py" else each for each in origins]
+    parts = [origin.parent if origin.name == "__init__.py" else origin for origin in origins]
     return [*parts, *parts[0].parent.glob("pluggy-*.dist-info")]

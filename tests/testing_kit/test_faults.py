@@ -54,8 +54,8 @@ def test_faults_are_those_that_jsonschema_finds(properties, records, required) -
 
 def test_equal_schemas_share_one_cached_checker() -> None:
     first = {"properties": {"shared": {"type": "integer"}, "other": {"enum": [1]}}}
-    again = {"properties": {"other": {"enum": [1]}, "shared": {"type": "integer"}}}
-    assert get_validator(first) is get_validator(again)
+    equal = {"properties": {"other": {"enum": [1]}, "shared": {"type": "integer"}}}
+    assert get_validator(first) is get_validator(equal)
     assert get_validator(first) is not get_validator({"properties": {"shared": {"type": "string"}}})
 
 
@@ -76,10 +76,10 @@ def test_invalid_schema_is_rejected_but_its_valid_rules_are_checked() -> None:
 
 
 def test_fault_text_has_path_message_and_count() -> None:
-    one = RecordFault("a.b[]", "type", "'x' is not of type 'integer'", 3, 1)
-    assert str(one) == "a.b[]: 'x' is not of type 'integer' [record 3]"
-    many = RecordFault("", "required", "'x' is a required property", 3, 4)
-    assert str(many) == "(the record): 'x' is a required property [4 times, first in record 3]"
+    single = RecordFault("a.b[]", "type", "'x' is not of type 'integer'", 3, 1)
+    assert str(single) == "a.b[]: 'x' is not of type 'integer' [record 3]"
+    repeated = RecordFault("", "required", "'x' is a required property", 3, 4)
+    assert str(repeated) == "(the record): 'x' is a required property [4 times, first in record 3]"
 
 
 def test_each_rule_has_a_remedy() -> None:

@@ -31,9 +31,9 @@ def of_stream(test: str) -> str:
 def get_output(run: Run, test: str) -> str:
     """Return the text that pytest shows for one failure."""
     title = rf"_+ (?:ERROR at setup of )?{re.escape(test.replace('::', '.'))} _+"
-    found = re.search(rf"\n{title}\n(.*?)\n_{{3,}} ", run.output, re.DOTALL)
-    assert found, test
-    return found[1]
+    match = re.search(rf"\n{title}\n(.*?)\n_{{3,}} ", run.output, re.DOTALL)
+    assert match, test
+    return match[1]
 
 
 def test_valid_tap_gets_all_tests_and_passes(run: Run) -> None:
@@ -158,9 +158,9 @@ FAULTS = {
 @pytest.mark.parametrize("cls", FAULTS)
 def test_each_fault_fails_its_tests_and_is_reported(run: Run, cls: str) -> None:
     assert run.bad(cls) == dict.fromkeys(FAULTS[cls], "failed")
-    for test, words in FAULTS[cls].items():
+    for test, texts in FAULTS[cls].items():
         output = get_output(run, f"{cls}::{test}")
-        assert [each for each in words if each not in output] == []
+        assert [text for text in texts if text not in output] == []
         assert "def test(" not in output, "a verdict shows no code of the kit"
 
 

@@ -53,8 +53,8 @@ def test_warnings_of_singer_sdk_are_given_as_well(run: Run, theirs: Run) -> None
         return {(name, text[:30]) for name, kind, text in run.warnings if kind == "UserWarning"}
 
     assert warned(theirs) - warned(run) == set()
-    more = {name for name, _ in warned(run) - warned(theirs)}
-    assert more == {
+    additional = {name for name, _ in warned(run) - warned(theirs)}
+    assert additional == {
         # The second property of the stream, as above.
         "TestEmpty::test_tap_stream_attribute_is_datetime[things.day]",
         # singer_sdk compares generators, which are never equal: it finds no key twice.
@@ -63,7 +63,7 @@ def test_warnings_of_singer_sdk_are_given_as_well(run: Run, theirs: Run) -> None
 
 
 def test_failure_messages_begin_as_those_of_singer_sdk(run: Run, theirs: Run) -> None:
-    words = [
+    texts = [
         "Record does not match stream schema: ",
         "No records returned in stream 'things'.",
         "Fields in records but not in transformed catalog: (",
@@ -79,5 +79,5 @@ def test_failure_messages_begin_as_those_of_singer_sdk(run: Run, theirs: Run) ->
         "No records were available to test",
         "Fields in transformed catalog but not in records: (",
     ]
-    assert [each for each in words if each not in run.output] == []
-    assert [each for each in words if each not in theirs.output] == []
+    assert [text for text in texts if text not in run.output] == []
+    assert [text for text in texts if text not in theirs.output] == []

@@ -192,10 +192,10 @@ def test_target_runner_reads_an_input_file(tmp_path: Path) -> None:
     assert TargetKept.kept == [{"n": 1}, {"n": 1}], "the file is opened anew"
 
 
-@pytest.mark.parametrize("way", ["input_io", "target_input"])
-def test_target_runner_reads_a_text_stream(way: str) -> None:
+@pytest.mark.parametrize("input_kind", ["input_io", "target_input"])
+def test_target_runner_reads_a_text_stream(input_kind: str) -> None:
     text = io.StringIO(TEXT)
-    if way == "input_io":
+    if input_kind == "input_io":
         runner = TargetTestRunner(TargetKept, input_io=text)
     else:
         runner = TargetTestRunner(TargetKept)
@@ -256,8 +256,8 @@ def test_sync_end_to_end_applies_the_mappers() -> None:
     assert TargetKept.kept == [{"n": 0}, {"n": 4}, {"n": 8}]
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_tap_catalog_selects_all_streams_on_request(wanted: bool) -> None:
+@pytest.mark.parametrize("select_all", [True, False])
+def test_tap_catalog_selects_all_streams_on_request(select_all: bool) -> None:
     class Aside(Numbers):
         selected_by_default = False
 
@@ -265,10 +265,10 @@ def test_tap_catalog_selects_all_streams_on_request(wanted: bool) -> None:
         def discover_streams(self):
             return [Aside(self)]
 
-    catalog = testing._get_tap_catalog(TapAside, {}, select_all=wanted)
+    catalog = testing._get_tap_catalog(TapAside, {}, select_all=select_all)
     [stream] = catalog["streams"]
     [root] = [entry["metadata"] for entry in stream["metadata"] if not entry["breadcrumb"]]
-    assert bool(root.get("selected")) is wanted
+    assert bool(root.get("selected")) is select_all
 
 
 def test_deprecated_standard_tests_are_six_functions() -> None:
@@ -308,38 +308,38 @@ def test_custom_suites_argument_is_not_changed() -> None:
 
 def test_suite_of_another_plugin_kind_adds_no_tests() -> None:
     suite = SingerTestSuite("target", [TestTemplate])
-    made = get_tap_test_class(
+    test_class = get_tap_test_class(
         TapNumbers,
         custom_suites=[suite],
         include_tap_tests=False,
         include_stream_tests=False,
         include_stream_attribute_tests=False,
     )
-    assert [name for name in vars(made) if name.startswith("test")] == []
-    assert issubclass(made, BaseTestClass)
+    assert [name for name in vars(test_class) if name.startswith("test")] == []
+    assert issubclass(test_class, BaseTestClass)
 
 
 def test_property_without_a_type_gets_no_attribute_tests() -> None:
-    made = get_tap_test_class(TapNumbers)
-    ids = {param.id for params in made.params.values() for param in params}
+    test_class = get_tap_test_class(TapNumbers)
+    ids = {param.id for params in test_class.params.values() for param in params}
     assert ids == {"numbers", "numbers.n"}
 
 
 def test_generated_test_method_can_be_called_directly() -> None:
-    made = get_tap_test_class(TapNumbers, config={"count": 2})
+    test_class = get_tap_test_class(TapNumbers, config={"count": 2})
     runner = TapTestRunner(TapNumbers, {"count": 2})
     runner.sync_all()
     stream = runner.new_tap().streams["numbers"]
     config = SuiteConfig()
-    made.test_tap_cli_prints(config, None, runner)
-    made().test_tap_stream_primary_keys(config, None, runner, stream)
+    test_class.test_tap_cli_prints(config, None, runner)
+    test_class().test_tap_stream_primary_keys(config, None, runner, stream)
     for name in ("n", "any"):
-        with warnings.catch_warnings(record=True) as seen:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            made.test_tap_stream_attribute_is_integer(
+            test_class.test_tap_stream_attribute_is_integer(
                 config=config, resource=None, runner=runner, stream=stream, attribute_name=name
             )
-        assert bool(seen) is (name == "any")
+        assert bool(caught) is (name == "any")
 
 
 def test_progress_markers_in_the_final_state_fail() -> None:

@@ -22,7 +22,7 @@ OWN_FILE = [
 
 
 def run_targets(folder: Path, sdk: str = "tap_core", python: Path | None = None) -> Run:
-    (folder / "own.singer").write_text("".join(json.dumps(each) + "\n" for each in OWN_FILE))
+    (folder / "own.singer").write_text("".join(json.dumps(message) + "\n" for message in OWN_FILE))
     source = (Path(__file__).parent / "faulty_targets.py").read_text("utf-8")
     source = source.replace("tap_core", sdk)
     return run_pytest(folder, source, **({"python": python} if python else {}))

@@ -57,10 +57,10 @@ def declarations(th: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _plain(th: Any) -> dict[str, Callable[[], Any]]:
-    found: dict[str, Callable[[], Any]] = {}
+    cases: dict[str, Callable[[], Any]] = {}
     for name in PLAIN:
         kind = getattr(th, name)
-        found |= {
+        cases |= {
             f"{name} class": lambda kind=kind: kind.type_dict,
             f"{name} object": lambda kind=kind: kind().to_dict(),
             f"{name} nullable": lambda kind=kind: kind(nullable=True).to_dict(),
@@ -74,7 +74,7 @@ def _plain(th: Any) -> dict[str, Callable[[], Any]]:
             ).to_dict(),
             f"{name} in list": lambda kind=kind: th.ArrayType(kind).to_dict(),
         }
-    return found
+    return cases
 
 
 def _bounded(th: Any) -> dict[str, Callable[[], Any]]:
@@ -147,15 +147,15 @@ def _properties(th: Any) -> dict[str, Callable[[], Any]]:
         "list": lambda: th.ArrayType(th.IntegerType),
         "object": lambda: th.ObjectType(th.Property("x", th.StringType)),
     }
-    found: dict[str, Callable[[], Any]] = {}
+    cases: dict[str, Callable[[], Any]] = {}
     for kind_name, kind in kinds.items():
         for name, values in keywords.items():
-            found[f"property {kind_name} {name}"] = lambda kind=kind, values=values: th.Property(
+            cases[f"property {kind_name} {name}"] = lambda kind=kind, values=values: th.Property(
                 "p", kind(), **values
             ).to_json()
     positional = ("p", th.StringType, True, "d", "text", True, ["d"], ["e"])
-    found["positional"] = lambda: th.Property(*positional).to_json()
-    return found
+    cases["positional"] = lambda: th.Property(*positional).to_json()
+    return cases
 
 
 def _structures(th: Any) -> dict[str, Callable[[], Any]]:
@@ -165,7 +165,7 @@ def _structures(th: Any) -> dict[str, Callable[[], Any]]:
         th.Property("id", th.StringType),
     )
     required = th.Property("r", th.DateTimeType, required=True)
-    whole = th.PropertiesList(required, th.Property("o", person, title="An o"))
+    properties_list = th.PropertiesList(required, th.Property("o", person, title="An o"))
     appended = th.PropertiesList(required)
     appended.append(th.Property("more", th.ArrayType(person)))
     appended.append(th.Property("r", th.BooleanType))
@@ -195,14 +195,14 @@ def _structures(th: Any) -> dict[str, Callable[[], Any]]:
             cat=person,
             dog=th.ObjectType(additional_properties=False, pattern_properties={"x": th.StringType}),
         ).to_json,
-        "properties": whole.to_json,
+        "properties": properties_list.to_json,
         "properties empty": th.PropertiesList().to_json,
         "properties open": th.PropertiesList(additional_properties=True).to_json,
         "properties closed": th.PropertiesList(additional_properties=False).to_json,
         "properties appended": appended.to_json,
         "properties nullable": th.PropertiesList(required, nullable=True).to_json,
-        "properties iterated": lambda: [one.name for one in appended],
-        "properties items": lambda: [(name, one.optional) for name, one in appended.items()],
+        "properties iterated": lambda: [item.name for item in appended],
+        "properties items": lambda: [(name, item.optional) for name, item in appended.items()],
         "append to object": lambda: th.append_type({"type": "string"}, "null"),
         "append again": lambda: th.append_type({"type": ["null"], "a": 1}, "null"),
         "append same": lambda: th.append_type({"type": "null"}, "null"),
@@ -247,8 +247,8 @@ def outcomes(th: Any) -> dict[str, Any]:
     """Return the results of all declarations as JSON values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PendingDeprecationWarning)
-        found = {name: outcome(one) for name, one in declarations(th).items()}
-    return dict(json.loads(json.dumps(found)))
+        results = {name: outcome(declaration) for name, declaration in declarations(th).items()}
+    return dict(json.loads(json.dumps(results)))
 
 
 def correct_alternatives(value: Any) -> Any:
@@ -261,17 +261,17 @@ def correct_alternatives(value: Any) -> Any:
         is_combined = '"anyOf"' in value or '"oneOf"' in value
         return json.dumps(correct_alternatives(json.loads(value))) if is_combined else value
     if isinstance(value, list):
-        return [correct_alternatives(each) for each in value]
+        return [correct_alternatives(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {name: correct_alternatives(each) for name, each in value.items()}
+    corrected = {name: correct_alternatives(item) for name, item in value.items()}
     for keyword, added in (("anyOf", "null"), ("oneOf", {"type": "null"})):
-        options = found.get(keyword)
+        options = corrected.get(keyword)
         if isinstance(options, list) and options[-1:] == [added]:
-            types = [each.get("type", ()) for each in options[:-1] if isinstance(each, dict)]
-            is_known = any("null" in each for each in types)
-            found[keyword] = [*options[:-1], *([] if is_known else [{"type": "null"}])]
-    return found
+            types = [item.get("type", ()) for item in options[:-1] if isinstance(item, dict)]
+            is_known = any("null" in item for item in types)
+            corrected[keyword] = [*options[:-1], *([] if is_known else [{"type": "null"}])]
+    return corrected
 
 
 if __name__ == "__main__":

@@ -48,13 +48,13 @@ def test_type_dict_returns_a_new_dict_each_time():
 
 
 def test_type_shared_by_properties_is_not_changed():
-    own = {"type": "string"}
-    kind = th.CustomType(own)
+    type_dict = {"type": "string"}
+    kind = th.CustomType(type_dict)
     first = th.Property("a", kind, required=True, description="first", secret=True)
     second = th.Property("b", kind, required=True)
     assert first.to_dict()["a"]["description"] == "first"
     assert second.to_dict() == {"b": {"type": "string"}}
-    assert own == {"type": "string"}
+    assert type_dict == {"type": "string"}
 
 
 def test_container_type_class_without_arguments_is_rejected_with_a_hint():
@@ -78,8 +78,8 @@ def test_custom_type_may_define_type_dict_for_class_or_instance():
 
 
 def test_invalid_declarations_raise_the_expected_exceptions():
-    found = outcomes(th)
-    errors = {name: value["error"] for name, value in found.items() if "error" in value}
+    results = outcomes(th)
+    errors = {name: value["error"] for name, value in results.items() if "error" in value}
     assert errors == {
         "bare object": "ValueError",
         "bare list": "ValueError",

@@ -50,7 +50,7 @@ def schemas() -> list[dict[str, Any]]:
         for keyword in ("anyOf", "allOf", "oneOf")
         for first, second in itertools.product(plain[::4], plain[::5])
     ]
-    odd: list[dict[str, Any]] = [
+    unusual: list[dict[str, Any]] = [
         {},
         {"const": 1},
         {"enum": ["a"]},
@@ -65,7 +65,7 @@ def schemas() -> list[dict[str, Any]]:
         {"format": "date-time"},
         {"properties": {"a": {"type": "string"}}},
     ]
-    return [*plain, *combined, *odd]
+    return [*plain, *combined, *unusual]
 
 
 def values() -> list[Any]:
@@ -81,7 +81,7 @@ def values() -> list[Any]:
 def answers(package: str) -> dict[str, Any]:
     """Return the result or error of every predicate for every schema."""
     helpers = importlib.import_module(f"{package}.helpers._typing")
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, (number, schema) in itertools.product(PREDICATES, enumerate(schemas())):
         question = getattr(helpers, name)
         try:
@@ -90,12 +90,12 @@ def answers(package: str) -> dict[str, Any]:
             # tap_core's subclasses of ValueError count as ValueError.
             kinds = [kind.__name__ for kind in type(ex).__mro__]
             answer = "ValueError" if "StreamSetupError" in kinds else kinds[0]
-        found[f"{name} {number} {json.dumps(schema)}"] = answer
-    found["to_json_compatible"] = [helpers.to_json_compatible(value) for value in values()]
+        results[f"{name} {number} {json.dumps(schema)}"] = answer
+    results["to_json_compatible"] = [helpers.to_json_compatible(value) for value in values()]
     for number, schema in enumerate(schemas()):
         if "null" not in schema.get("anyOf", ()):  # singer_sdk wraps such a list in another list
-            found[f"append_type {number}"] = helpers.append_type(schema, "null")
-    return dict(json.loads(json.dumps(found)))
+            results[f"append_type {number}"] = helpers.append_type(schema, "null")
+    return dict(json.loads(json.dumps(results)))
 
 
 if __name__ == "__main__":

@@ -110,10 +110,10 @@ def test_type_error_in_a_tap_is_found_by_mypy(
 
 def test_pyright_accepts_plain_values_in_place_of_properties(tmp_path: Path) -> None:
     (tmp_path / "overrides.py").write_text(OVERRIDES)
-    found = check_folder(tmp_path, "strict")
-    errors = [item["message"] for item in found if item["severity"] == "error"]
+    diagnostics = check_folder(tmp_path, "strict")
+    errors = [item["message"] for item in diagnostics if item["severity"] == "error"]
     assert errors
     assert [text for text in errors if "not_a_member" not in text] == []
-    revealed = [item["message"] for item in found if item["severity"] == "information"]
+    revealed = [item["message"] for item in diagnostics if item["severity"] == "information"]
     assert len(revealed) == 1
     assert '"str | Any"' in revealed[0]

@@ -125,11 +125,11 @@ def test_definition_of_a_member_has_a_docstring(
     position = {"line": row, "character": lines[row].index(member) + 1}
     where = {"textDocument": {"uri": source.as_uri()}, "position": position}
 
-    found = server.request("textDocument/definition", where)
+    locations = server.request("textDocument/definition", where)
 
-    places = sorted(found, key=lambda place: place["range"]["start"]["line"])
-    path = Path(unquote(urlparse(places[0]["uri"]).path))
-    text = path.read_text().splitlines()[places[0]["range"]["start"]["line"] :]
+    sorted_locations = sorted(locations, key=lambda location: location["range"]["start"]["line"])
+    path = Path(unquote(urlparse(sorted_locations[0]["uri"]).path))
+    text = path.read_text().splitlines()[sorted_locations[0]["range"]["start"]["line"] :]
     assert path.is_relative_to(ROOT / "tap_core"), path
     assert text[0].split(":")[0].split("(")[0].split()[-1] == member, text[0]
     assert '"""' in text[1], text[:2]

@@ -76,9 +76,9 @@ def write_members(node: ast.ClassDef) -> list[str]:
                 continue
             member.body = ast.parse("raise NotImplementedError").body
             member.decorator_list = [
-                each
-                for each in member.decorator_list
-                if ast.unparse(each).split("(")[0].split(".")[-1] not in OTHER_DECORATORS
+                decorator
+                for decorator in member.decorator_list
+                if ast.unparse(decorator).split("(")[0].split(".")[-1] not in OTHER_DECORATORS
             ]
             lines += ast.unparse(member).splitlines()
     return [f"    {line}" for line in lines]
@@ -94,8 +94,8 @@ def test_overrides_with_annotations_of_singer_sdk_are_accepted(tmp_path: Path) -
         assert all(f"class Author{name}(" in text for name in names), module
         (tmp_path / f"author_{module.replace('.', '_')}.py").write_text(text)
     errors = [
-        (Path(found["file"]).stem, found["message"])
-        for found in check_folder(tmp_path, "standard")
-        if "Override" in found.get("rule", "") and "final method" not in found["message"]
+        (Path(diagnostic["file"]).stem, diagnostic["message"])
+        for diagnostic in check_folder(tmp_path, "standard")
+        if "Override" in diagnostic.get("rule", "") and "final method" not in diagnostic["message"]
     ]
     assert errors == []

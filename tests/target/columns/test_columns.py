@@ -174,13 +174,13 @@ def test_declared_objects_are_structs_at_any_depth():
 
 
 @pytest.mark.parametrize(
-    "more", [{"additionalProperties": True}, {"patternProperties": {"^x": {}}}]
+    "keywords", [{"additionalProperties": True}, {"patternProperties": {"^x": {}}}]
 )
-def test_object_with_additional_properties_is_text(more: dict[str, Any]):
+def test_object_with_additional_properties_is_text(keywords: dict[str, Any]):
     closed = {"type": "object", "properties": {"x": {"type": "integer"}}}
     assert isinstance(get_type(closed), Struct)
     assert isinstance(get_type({**closed, "additionalProperties": False}), Struct)
-    assert get_type({**closed, **more}) == Text()
+    assert get_type({**closed, **keywords}) == Text()
 
 
 INT = {"type": "integer"}
@@ -263,11 +263,11 @@ def test_repeated_key_counts_once():
 
 
 def test_descriptions_become_comments_and_do_not_affect_equality():
-    one = schema_from_json_schema(
+    with_comment = schema_from_json_schema(
         {"properties": {"a": {**INT, "description": "how many"}}}, (), PLAIN
     )
-    assert one.columns[0].comment == "how many"
-    assert one == schema_from_json_schema({"properties": {"a": INT}}, (), PLAIN)
+    assert with_comment.columns[0].comment == "how many"
+    assert with_comment == schema_from_json_schema({"properties": {"a": INT}}, (), PLAIN)
 
 
 def test_metadata_columns_come_last_and_keep_their_names():
@@ -368,10 +368,10 @@ NAMES = st.text("abAB .é😀_", min_size=1, max_size=3)
 def structs(inner: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnType]:
     fields = st.dictionaries(NAMES, inner, min_size=1, max_size=3)
     return fields.map(
-        lambda found: Struct(
+        lambda types: Struct(
             tuple(
-                Column(source, name, found[source])
-                for source, name in sanitize_names(list(found)).items()
+                Column(source, name, types[source])
+                for source, name in sanitize_names(list(types)).items()
             )
         )
     )
@@ -381,13 +381,14 @@ TYPES = st.recursive(SCALARS | DECIMALS, lambda inner: inner.map(Array) | struct
 
 
 @given(structs(TYPES))
-def test_to_json_schema_round_trips_columns(found: Struct):
-    there = TableSchema(found.fields)
-    schema = to_json_schema(there)
+def test_to_json_schema_round_trips_columns(struct: Struct):
+    table_schema = TableSchema(struct.fields)
+    schema = to_json_schema(table_schema)
     assert (
-        schema_from_json_schema(json.loads(json.dumps(schema)), (), PLAIN).columns == there.columns
+        schema_from_json_schema(json.loads(json.dumps(schema)), (), PLAIN).columns
+        == table_schema.columns
     )
-    of_table = to_json_schema(from_table(there.types, there.sources))
+    of_table = to_json_schema(from_table(table_schema.types, table_schema.sources))
     assert of_table == schema
 
 
@@ -410,16 +411,18 @@ def test_foreign_column_types_become_a_type_that_holds_their_values(ddl: str, ba
 @pytest.mark.parametrize("name", ["b not null", "b comment 'c'"])
 def test_nested_field_keeps_a_name_that_looks_like_a_constraint(name: str):
     inner = f"struct<`{name}`: int not null comment 'is not null'>"
-    found = parse_ddl(f"struct<`a`: array<{inner}> not null>")
-    assert found == parse_ddl(f"struct<a:array<struct<{name}:int>>>")
-    assert found.ddl == f"struct<`a`: array<struct<`{name}`: int>>>"
+    parsed = parse_ddl(f"struct<`a`: array<{inner}> not null>")
+    assert parsed == parse_ddl(f"struct<a:array<struct<{name}:int>>>")
+    assert parsed.ddl == f"struct<`a`: array<struct<`{name}`: int>>>"
 
 
 def test_to_json_schema_keeps_descriptions_and_omits_metadata_columns():
     options = ColumnOptions(metadata=True)
-    described = {"a": {"type": ["null", "integer"], "description": "how many"}}
-    there = schema_from_json_schema({"type": "object", "properties": described}, (), options)
-    assert to_json_schema(there) == {"type": "object", "properties": described}
+    properties = {"a": {"type": ["null", "integer"], "description": "how many"}}
+    table_schema = schema_from_json_schema(
+        {"type": "object", "properties": properties}, (), options
+    )
+    assert to_json_schema(table_schema) == {"type": "object", "properties": properties}
     assert to_json_schema(schema_from_json_schema({}, (), PLAIN)) == {
         "type": "object",
         "properties": {},

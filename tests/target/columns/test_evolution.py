@@ -116,8 +116,8 @@ def test_incompatible_type_gets_a_new_column(old: Any, new: Any, name: str):
     assert merged.columns[0].feed is ColumnSource.EMPTIED
     assert changes == (SchemaChange("add", (name,), merged.types[name], instead_of="a"),)
     assert not can_share_batch(before, merged)
-    again, more = merge_table_schemas(merged, table_schema(a=new))
-    assert (again, more) == (merged, ())
+    merged_again, changes_again = merge_table_schemas(merged, table_schema(a=new))
+    assert (merged_again, changes_again) == (merged, ())
 
 
 def test_type_that_the_format_cannot_widen_gets_a_new_column():
@@ -127,16 +127,16 @@ def test_type_that_the_format_cannot_widen_gets_a_new_column():
 
 
 def test_can_widen_receives_old_and_new_type():
-    asked = []
+    calls = []
 
     def can_widen(old: str, new: str) -> bool:
-        asked.append((old, new))
+        calls.append((old, new))
         return True
 
     merge_table_schemas(
         table_schema(a=INT, l=array(INT)), table_schema(a=BIG, l=array(BIG)), can_widen
     )
-    assert asked == [("bigint", "decimal(38,0)")] * 2
+    assert calls == [("bigint", "decimal(38,0)")] * 2
 
 
 def test_new_columns_get_unused_names():
@@ -213,15 +213,15 @@ def test_metadata_columns_are_kept_when_schemas_are_merged():
 
 def test_order_and_other_columns_of_the_table_are_kept():
     table = {"z": "map<string,int>", "b": "string", "a": "bigint"}
-    fitted, changes = diff_with_table(table_schema(a=INT, b=INT, c=FLAG), table)
-    assert fitted.types == {**table, "c": "boolean"}
-    assert [column.feed for column in fitted.columns] == [
+    merged_schema, changes = diff_with_table(table_schema(a=INT, b=INT, c=FLAG), table)
+    assert merged_schema.types == {**table, "c": "boolean"}
+    assert [column.feed for column in merged_schema.columns] == [
         ColumnSource.NOTHING,
         ColumnSource.PROPERTY,
         ColumnSource.PROPERTY,
         ColumnSource.PROPERTY,
     ]
-    assert fitted.columns[1].type == Text()
+    assert merged_schema.columns[1].type == Text()
     assert changes == (SchemaChange("add", ("c",), "boolean"),)
 
 
@@ -246,8 +246,8 @@ def test_order_and_other_columns_of_the_table_are_kept():
 def test_foreign_column_is_used_widened_or_replaced_by_a_new_column(
     ddl: str, schema: Any, name: str, changed: str | None
 ):
-    fitted, changes = diff_with_table(table_schema(a=schema), {"a": ddl})
-    assert fitted.column_fed_by("a").name == name
+    merged_schema, changes = diff_with_table(table_schema(a=schema), {"a": ddl})
+    assert merged_schema.column_fed_by("a").name == name
     assert [change.ddl for change in changes] == ([changed] if changed else [])
 
 
@@ -256,14 +256,14 @@ def test_own_table_needs_no_changes():
     first = schema_from_json_schema(
         {"properties": {"a": INT, "A": TEXT, "s": struct(x=TIME)}}, ("a",), options
     )
-    fitted, changes = diff_with_table(first, first.types)
+    merged_schema, changes = diff_with_table(first, first.types)
     assert not changes
-    assert fitted == first
+    assert merged_schema == first
 
 
 def test_foreign_columns_are_not_written():
-    fitted, _ = diff_with_table(table_schema(a=INT), {"a": "bigint", "theirs": "string"})
-    assert [column.feed for column in fitted.columns] == [
+    merged_schema, _ = diff_with_table(table_schema(a=INT), {"a": "bigint", "theirs": "string"})
+    assert [column.feed for column in merged_schema.columns] == [
         ColumnSource.PROPERTY,
         ColumnSource.NOTHING,
     ]
@@ -271,8 +271,8 @@ def test_foreign_columns_are_not_written():
 
 def test_replaced_columns_are_emptied_unless_of_a_foreign_type():
     table = {"a": "date", "b": "map<string,int>", "_sdc_sequence": "bigint"}
-    fitted, _ = diff_with_table(table_schema(a=TEXT, b=TEXT), table)
-    assert {column.name: column.feed for column in fitted.columns} == {
+    merged_schema, _ = diff_with_table(table_schema(a=TEXT, b=TEXT), table)
+    assert {column.name: column.feed for column in merged_schema.columns} == {
         "a": ColumnSource.EMPTIED,
         "b": ColumnSource.NOTHING,
         "_sdc_sequence": ColumnSource.EMPTIED,
@@ -303,18 +303,18 @@ def test_schema_changes_are_described_in_sentences():
 
 def runs(*layouts: TableSchema) -> list[TableSchema]:
     """Return the schemas of a table after each of several runs, one run per layout."""
-    fitted = [layouts[0]]
+    merged_schemas = [layouts[0]]
     remembered = layouts[0].sources
-    for wanted in layouts[1:]:
-        found, _ = diff_with_table(wanted, fitted[-1].types, sources=remembered)
-        remembered |= found.sources
-        fitted.append(found)
-    return fitted
+    for schema in layouts[1:]:
+        merged, _ = diff_with_table(schema, merged_schemas[-1].types, sources=remembered)
+        remembered |= merged.sources
+        merged_schemas.append(merged)
+    return merged_schemas
 
 
 def test_sources_contain_renamed_properties_only():
-    found = table_schema(a=INT, A=INT, s=array(struct(x=INT, X=INT)), **{"b c": INT})
-    assert found.sources == {"`a_2`": "a", "`s`.`element`.`x_2`": "x", "`b_c`": "b c"}
+    schema = table_schema(a=INT, A=INT, s=array(struct(x=INT, X=INT)), **{"b c": INT})
+    assert schema.sources == {"`a_2`": "a", "`s`.`element`.`x_2`": "x", "`b_c`": "b c"}
     assert table_schema(a=INT, s=struct(b=INT)).sources == {}
 
 
@@ -382,11 +382,11 @@ FREE_OF_CONFLICTS = st.dictionaries(st.sampled_from("abcd"), st.just(INT), min_s
 )
 
 
-def has_unique_columns(found: TableSchema) -> bool:
-    names = [fold_case(column.name) for column in found.columns]
+def has_unique_columns(schema: TableSchema) -> bool:
+    names = [fold_case(column.name) for column in schema.columns]
     fed = [
         (column.feed, column.source)
-        for column in found.columns
+        for column in schema.columns
         if column.feed is not ColumnSource.NOTHING
     ]
     return len(set(names)) == len(names) and len(set(fed)) == len(fed)
@@ -405,37 +405,37 @@ def test_merge_only_adds_columns_and_covers_every_property(old: TableSchema, new
 
 
 @given(LAYOUTS)
-def test_merge_with_the_same_schema_changes_nothing(found: TableSchema):
-    assert merge_table_schemas(found, found) == (found, ())
+def test_merge_with_the_same_schema_changes_nothing(schema: TableSchema):
+    assert merge_table_schemas(schema, schema) == (schema, ())
 
 
 @given(LAYOUTS, LAYOUTS)
 def test_repeated_schema_changes_nothing(old: TableSchema, new: TableSchema):
     merged, _ = merge_table_schemas(old, new)
-    again, changes = merge_table_schemas(merged, new)
+    merged_again, changes = merge_table_schemas(merged, new)
     assert not changes
-    assert again == merged
-    assert can_share_batch(merged, again)
+    assert merged_again == merged
+    assert can_share_batch(merged, merged_again)
 
 
 @given(LAYOUTS, LAYOUTS)
 def test_table_of_a_merged_schema_needs_no_changes(old: TableSchema, new: TableSchema):
     merged, _ = merge_table_schemas(old, new)
-    fitted, changes = diff_with_table(merged, merged.types)
+    merged_schema, changes = diff_with_table(merged, merged.types)
     assert not changes
-    assert fitted.types == merged.types
+    assert merged_schema.types == merged.types
 
 
 @given(FREE_OF_CONFLICTS, FREE_OF_CONFLICTS)
 def test_merge_is_commutative_without_conflicts(one: TableSchema, other: TableSchema):
-    there, _ = merge_table_schemas(one, other)
-    back, _ = merge_table_schemas(other, one)
-    assert there.types == dict(back.types)
-    assert set(there.columns) == set(back.columns)
+    merged, _ = merge_table_schemas(one, other)
+    merged_reversed, _ = merge_table_schemas(other, one)
+    assert merged.types == dict(merged_reversed.types)
+    assert set(merged.columns) == set(merged_reversed.columns)
 
 
-def map_sources_to_columns(found: TableSchema, path: tuple[str, ...] = ()) -> dict[str, str]:
-    return {c.source: c.name for c in found.columns if c.feed is ColumnSource.PROPERTY}
+def map_sources_to_columns(schema: TableSchema, path: tuple[str, ...] = ()) -> dict[str, str]:
+    return {c.source: c.name for c in schema.columns if c.feed is ColumnSource.PROPERTY}
 
 
 SETS = st.lists(st.sampled_from(["a", "A", "a b", "a_b", "A_b", "a_2"]), min_size=1, unique=True)
@@ -444,10 +444,10 @@ SETS = st.lists(st.sampled_from(["a", "A", "a b", "a_b", "A_b", "a_2"]), min_siz
 @given(st.lists(SETS, min_size=2, max_size=4))
 def test_property_is_never_written_to_the_column_of_another(sets: list[list[str]]):
     owners: dict[str, str] = {}
-    fitted = runs(*(table_schema(**dict.fromkeys(names, INT)) for names in sets))
+    merged_schema = runs(*(table_schema(**dict.fromkeys(names, INT)) for names in sets))
     known: dict[str, str] = {}
-    for found in fitted:
-        for source, name in map_sources_to_columns(found).items():
+    for schema in merged_schema:
+        for source, name in map_sources_to_columns(schema).items():
             renamed = fold_case(owners.get(name, source)) == fold_case(source)
             assert renamed, (sets, owners, source, name)
             if name == source or fold_case(name) != fold_case(source):  # else it is borrowed
@@ -464,13 +464,13 @@ def test_column_names_do_not_depend_on_the_order_of_properties(names: list[str])
 
 @given(st.lists(st.sampled_from([INT, TEXT, DATE, TIME, FLOAT, BIG, DECIMAL]), min_size=2))
 def test_alternating_types_add_each_column_once(kinds: list[Any]):
-    found = runs(*(table_schema(a=kind) for kind in [*kinds, *kinds]))
-    assert found[-1].types == found[len(kinds) - 1].types
-    assert len(found[-1].columns) <= len({str(kind) for kind in kinds})
+    schema = runs(*(table_schema(a=kind) for kind in [*kinds, *kinds]))
+    assert schema[-1].types == schema[len(kinds) - 1].types
+    assert len(schema[-1].columns) <= len({str(kind) for kind in kinds})
     in_one_run = table_schema(a=kinds[0])
     for kind in [*kinds, *kinds]:
         in_one_run, _ = merge_table_schemas(in_one_run, table_schema(a=kind))
-    assert len(in_one_run.columns) <= len(found[-1].columns)
+    assert len(in_one_run.columns) <= len(schema[-1].columns)
 
 
 @given(LAYOUTS, st.lists(LAYOUTS, min_size=1, max_size=3), st.lists(st.booleans(), min_size=3))
@@ -483,15 +483,15 @@ def test_batch_boundaries_do_not_affect_the_table(
     first: TableSchema, more: list[TableSchema], written: list[bool]
 ):
     def load(at_each: list[bool]) -> dict[str, str]:
-        found, table = first, None
-        for wanted, write in zip(more, at_each, strict=False):
+        schema, table = first, None
+        for next_schema, write in zip(more, at_each, strict=False):
             if write:
-                table = fit(found, table)
-            found, _ = merge_table_schemas(found, wanted)
-        return fit(found, table)
+                table = fit(schema, table)
+            schema, _ = merge_table_schemas(schema, next_schema)
+        return fit(schema, table)
 
-    def fit(found: TableSchema, table: dict[str, str] | None) -> dict[str, str]:
-        return found.types if table is None else diff_with_table(found, table)[0].types
+    def fit(schema: TableSchema, table: dict[str, str] | None) -> dict[str, str]:
+        return schema.types if table is None else diff_with_table(schema, table)[0].types
 
     assert load(written) == load([False] * 3)
 
@@ -506,13 +506,13 @@ def test_numbers_that_fit_one_decimal_share_it_in_any_order(order: list[Any]):
 
 
 @given(LAYOUTS)
-def test_column_types_round_trip_through_ddl(found: TableSchema):
-    assert {name: parse_ddl(ddl).ddl for name, ddl in found.types.items()} == found.types
+def test_column_types_round_trip_through_ddl(schema: TableSchema):
+    assert {name: parse_ddl(ddl).ddl for name, ddl in schema.types.items()} == schema.types
 
 
 def test_deleted_at_column_added_by_the_loader_is_metadata():
     added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=ColumnSource.METADATA)
-    wanted = TableSchema((*table_schema(a=INT).columns, added))
-    fitted, changes = diff_with_table(wanted, {"a": "bigint"})
-    assert fitted.columns[-1].feed is ColumnSource.METADATA
+    schema = TableSchema((*table_schema(a=INT).columns, added))
+    merged_schema, changes = diff_with_table(schema, {"a": "bigint"})
+    assert merged_schema.columns[-1].feed is ColumnSource.METADATA
     assert changes == (SchemaChange("add", ("_sdc_deleted_at",), "timestamp"),)

@@ -69,14 +69,14 @@ def test_properties_named_like_internal_columns_keep_their_values(
 ) -> None:
     """Values are kept in the first rows of a table and in rows that are merged."""
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
-    described = schema("a", {"id": {"type": "integer"}, **PROPERTIES}, "id")
+    schema_message = schema("a", {"id": {"type": "integer"}, **PROPERTIES}, "id")
     config: dict[str, Any] = {"write_mode": mode, "add_record_metadata": True}
     for version in (1, 2):
-        warehouse.load(described, record("a", id=1, **values(version)), **config)
+        warehouse.load(schema_message, record("a", id=1, **values(version)), **config)
     last = {"upsert": "true", "scd2": "_sdc_is_current", "append": f"{quote('id')} = 1"}[mode]
     rows = warehouse.read("a").where(last).collect()
-    kept = {value for row in rows for value in row.asDict().values() if isinstance(value, str)}
-    assert kept >= set(values(2).values())
+    texts = {value for row in rows for value in row.asDict().values() if isinstance(value, str)}
+    assert texts >= set(values(2).values())
     assert warehouse.counts("a")["quarantined"] == 0
 
 
@@ -90,32 +90,34 @@ def test_fivetran_batches_keep_values_of_such_columns(
     (tmp_path / "files").mkdir()
     tables = TableService(spark, LoadOptions(str(tmp_path / "lake"), format=table_format))
     destination = DestinationTables(tables, tmp_path / "files")
-    made = shape(id="*LONG", n="INT", **dict.fromkeys(NAMES, "STRING"))
-    destination.make("a", made)
-    columns = [column.name for column in made.columns]
+    table = shape(id="*LONG", n="INT", **dict.fromkeys(NAMES, "STRING"))
+    destination.make("a", table)
+    columns = [column.name for column in table.columns]
     first = destination.file(FileKind.REPLACE, columns, [("1", "1", *values(1).values())])
-    destination.write("a", made, first)
+    destination.write("a", table, first)
     new = {**values(1), NAMES[0]: "new"}
     update = destination.file(FileKind.UPDATE, columns, [("1", "2", *new.values())])
-    destination.write("a", made, update)
-    names = [column.column for column in made.columns]
+    destination.write("a", table, update)
+    names = [column.column for column in table.columns]
     assert destination.rows("a", *names) == [(1, 2, *new.values())]
 
 
 def test_existing_column_with_an_internal_name_is_not_used() -> None:
     """The property gets another column, which the next run finds again."""
     name, table = "__target_spark_rank", {"id": "bigint", "__target_spark_rank": "string"}
-    wanted = schema_from_json_schema(
+    stream_schema = schema_from_json_schema(
         {"properties": {"id": {"type": "integer"}, name: {}}}, ["id"], ColumnOptions()
     )
     for sources in ({}, None):
-        fitted, changes = diff_with_table(wanted, table, sources=sources)
+        merged, changes = diff_with_table(stream_schema, table, sources=sources)
         assert [change.path for change in changes] == [("___target_spark_rank",)]
         grown = {**table, "___target_spark_rank": "string"}
-        again, changes = diff_with_table(wanted, grown, sources=fitted.sources)
+        merged_again, changes = diff_with_table(stream_schema, grown, sources=merged.sources)
         assert changes == ()
-        assert again.columns == fitted.columns
-        fed = [column.name for column in again.columns if column.feed is ColumnSource.PROPERTY]
+        assert merged_again.columns == merged.columns
+        fed = [
+            column.name for column in merged_again.columns if column.feed is ColumnSource.PROPERTY
+        ]
         assert fed == ["id", "___target_spark_rank"]
-    assert Column("id", "id", Integer()) in wanted.columns
-    assert Column(name, "___target_spark_rank", Text()) in wanted.columns
+    assert Column("id", "id", Integer()) in stream_schema.columns
+    assert Column(name, "___target_spark_rank", Text()) in stream_schema.columns

@@ -60,8 +60,8 @@ def test_sanitizing_twice_changes_nothing(names: list[str]):
 
 @given(st.lists(NAMES, max_size=8), st.lists(NAMES, max_size=4))
 def test_reserved_names_are_never_assigned(names: list[str], reserved: list[str]):
-    taken = {fold_case(name) for name in reserved}
-    assert not any(fold_case(name) in taken for name in sanitize_names(names, reserved).values())
+    folded = {fold_case(name) for name in reserved}
+    assert not any(fold_case(name) in folded for name in sanitize_names(names, reserved).values())
 
 
 @pytest.mark.parametrize("name", ["a.b", "😀", "select", "Größe", "n", "r", "_corrupt", "x-1", "'"])
@@ -80,17 +80,19 @@ def test_numbering_colliding_names_takes_linear_time():
     def cost(count: int) -> float:
         letters = "abcdefghijklmn"
         names = [
-            "".join(one.upper() if n >> at & 1 else one for at, one in enumerate(letters))
+            "".join(
+                letter.upper() if n >> index & 1 else letter for index, letter in enumerate(letters)
+            )
             for n in range(count)
         ]
-        begun = time.process_time()
-        found = sanitize_names(names)
-        taken = time.process_time() - begun
-        assert f"_{count}" in {name[len(letters) :] for name in found.values()}
-        return taken
+        started = time.process_time()
+        column_names = sanitize_names(names)
+        seconds = time.process_time() - started
+        assert f"_{count}" in {name[len(letters) :] for name in column_names.values()}
+        return seconds
 
-    many = min(cost(16_000) for _ in range(3))
-    assert many < 30 * max(0.001, *(cost(2_000) for _ in range(3)))
+    cost_of_many = min(cost(16_000) for _ in range(3))
+    assert cost_of_many < 30 * max(0.001, *(cost(2_000) for _ in range(3)))
 
 
 def test_quote_escapes_backticks():

@@ -129,8 +129,8 @@ def wanted(
     keys: tuple[str, ...] = (),
     options: ColumnOptions = ColumnOptions(),  # noqa: B008 - frozen
 ) -> TableSchema:
-    found = schema_from_json_schema({"properties": properties}, keys, options)
-    return replace(found, on_change=policy)
+    schema = schema_from_json_schema({"properties": properties}, keys, options)
+    return replace(schema, on_change=policy)
 
 
 @pytest.mark.parametrize("policy", OnSchemaChange)
@@ -143,12 +143,12 @@ def test_each_kind_of_change_follows_the_policy(case: str, policy: OnSchemaChang
             diff_with_table(wanted(policy, properties), table)
         assert str(caught.value) == effect
         return
-    fitted, changes = diff_with_table(wanted(policy, properties), table)
+    merged, changes = diff_with_table(wanted(policy, properties), table)
     if isinstance(effect, list):
-        assert fitted.types == table
+        assert merged.types == table
         assert [(change.kind, ".".join(change.path)) for change in changes] == effect
     else:
-        assert fitted.types == effect
+        assert merged.types == effect
         assert all(change.is_made for change in changes)
 
 
@@ -170,19 +170,19 @@ def test_error_names_every_refused_change_but_no_more_than_ten_in_its_message() 
 @pytest.mark.parametrize("policy", OnSchemaChange)
 def test_metadata_columns_are_added_under_every_policy(policy: OnSchemaChange) -> None:
     options = ColumnOptions(metadata=True, history=True)
-    fitted, changes = diff_with_table(wanted(policy, {"a": INT}, (), options), {"a": "bigint"})
+    merged, changes = diff_with_table(wanted(policy, {"a": INT}, (), options), {"a": "bigint"})
     assert {change.kind for change in changes} == {"add"}
-    assert {"_sdc_sequence", "_sdc_valid_from"} <= fitted.types.keys()
+    assert {"_sdc_sequence", "_sdc_valid_from"} <= merged.types.keys()
 
 
 @pytest.mark.parametrize("policy", OnSchemaChange)
 def test_deletion_time_that_the_tap_declares_is_added_under_every_policy(
     policy: OnSchemaChange,
 ) -> None:
-    fitted, _ = diff_with_table(
+    merged, _ = diff_with_table(
         wanted(policy, {"a": INT, "_sdc_deleted_at": TEXT}), {"a": "bigint"}
     )
-    assert fitted.types["_sdc_deleted_at"] == "timestamp"
+    assert merged.types["_sdc_deleted_at"] == "timestamp"
 
 
 @pytest.mark.parametrize("source", ["id", "_ab_cdc_deleted_at"])
@@ -198,14 +198,14 @@ def test_column_with_the_whole_record_is_never_left_out() -> None:
 
 def test_kept_column_is_filled_by_its_property() -> None:
     table = {"id": "int", "s": "struct<`x`: bigint, `m`: variant>", "f": "struct<`x`: date>"}
-    fitted, _ = diff_with_table(
+    merged, _ = diff_with_table(
         wanted(IGNORE, {"id": TEXT, "s": TEXT, "f": struct(y=INT)}, ("id",)), table
     )
-    assert fitted.keys == ("id",)
-    assert fitted.types == table
-    for column in fitted.columns:
+    assert merged.keys == ("id",)
+    assert merged.types == table
+    for column in merged.columns:
         assert (column.feed, column.source) == (ColumnSource.PROPERTY, column.name)
-    inside = [field.feed for field in fitted.columns[1].type.fields]
+    inside = [field.feed for field in merged.columns[1].type.fields]
     assert inside == [ColumnSource.PROPERTY, ColumnSource.NOTHING]
 
 
@@ -213,8 +213,8 @@ def test_partition_column_that_is_left_out_or_not_text_may_be_empty() -> None:
     schema = replace(
         wanted(IGNORE, {"a": TEXT, "b": TEXT, "c": TEXT}), text_partitions=("a", "b", "c")
     )
-    fitted, _ = diff_with_table(schema, {"a": "string", "b": "bigint"})
-    assert fitted.text_partitions == ("a",)
+    merged, _ = diff_with_table(schema, {"a": "string", "b": "bigint"})
+    assert merged.text_partitions == ("a",)
 
 
 def test_partition_columns_of_the_table_may_not_be_empty_whatever_the_settings_are() -> None:
@@ -256,21 +256,21 @@ def test_table_gets_no_change_that_the_policy_forbids(
     free, needed = diff_with_table(new, old.types, widens, old.sources)
     new = replace(new, on_change=policy)
     try:
-        fitted, changes = diff_with_table(new, old.types, widens, old.sources)
+        merged, changes = diff_with_table(new, old.types, widens, old.sources)
     except SchemaChangeError:
         assert policy is not EVOLVE
         assert policy is not WIDEN or any(change.instead_of for change in needed)
         assert policy is not FAIL or needed
         return
-    made = [change for change in changes if change.is_made]
+    changes_made = [change for change in changes if change.is_made]
     if policy in {IGNORE, FAIL}:
-        assert fitted.types == old.types
-        assert not made
+        assert merged.types == old.types
+        assert not changes_made
     else:
-        assert fitted.types == free.types
+        assert merged.types == free.types
         assert changes == needed
     if policy is WIDEN:
-        assert not any(change.instead_of for change in made)
+        assert not any(change.instead_of for change in changes_made)
     if policy is FAIL:
         assert not needed
 
@@ -278,7 +278,7 @@ def test_table_gets_no_change_that_the_policy_forbids(
 @given(LAYOUTS, LAYOUTS)
 def test_each_property_is_stored_or_reported_as_left_out(old: TableSchema, new: TableSchema):
     try:
-        fitted, changes = diff_with_table(
+        merged, changes = diff_with_table(
             replace(new, on_change=IGNORE), old.types, sources=old.sources
         )
     except SchemaChangeError:
@@ -287,7 +287,7 @@ def test_each_property_is_stored_or_reported_as_left_out(old: TableSchema, new: 
     omitted = {
         change.path[0] for change in changes if change.kind == "omit" and not change.path[1:]
     }
-    stored = [c.source for c in fitted.columns if c.feed is ColumnSource.PROPERTY]
+    stored = [c.source for c in merged.columns if c.feed is ColumnSource.PROPERTY]
     assert len(stored) == len(set(stored))
     declared = {c.source for c in new.columns if c.feed is ColumnSource.PROPERTY}
     assert {*stored} == declared - omitted

@@ -26,7 +26,7 @@ def on(stream: str, **kwargs: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "config,words",
+    "config,parts",
     [
         # parquet
         ({"path": "/t", "format": "parquet", "database": "d"}, ["database: parquet"]),
@@ -87,11 +87,11 @@ def on(stream: str, **kwargs: Any) -> dict[str, Any]:
     ],
 )
 def test_unsupported_combinations_of_settings_are_rejected(
-    config: dict[str, Any], words: list[str]
+    config: dict[str, Any], parts: list[str]
 ) -> None:
     faults = settings.find_faults(config)
-    assert len(faults) == len(words), faults
-    for fault, word in zip(faults, words, strict=True):
+    assert len(faults) == len(parts), faults
+    for fault, word in zip(faults, parts, strict=True):
         assert word in fault
 
 

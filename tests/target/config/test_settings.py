@@ -64,8 +64,8 @@ def test_default_job_name_depends_on_location_and_format(
     monkeypatch.chdir(tmp_path)
     same = [{"path": "x"}, {"path": f"{tmp_path}/x/"}, {"warehouse": f"file://{tmp_path}/x"}]
     assert len({settings.get_job_name(config) for config in same}) == 1
-    others = [{"path": "x"}, {"path": "y"}, {"path": "x", "format": "parquet"}]
-    assert len({settings.get_job_name(config) for config in others}) == 3
+    configs = [{"path": "x"}, {"path": "y"}, {"path": "x", "format": "parquet"}]
+    assert len({settings.get_job_name(config) for config in configs}) == 3
 
 
 def test_default_job_name_is_the_same_for_all_spellings_of_a_path(tmp_path: Path) -> None:
@@ -147,10 +147,16 @@ def test_settings_of_other_targets_are_logged_with_their_equivalents(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Settings of other targets are no error, because orchestrators pass them to every target."""
-    wanted = {"load_method": "write_mode", "batch_size_rows": "flush_rows"}
-    given = {"path": str(tmp_path), "hard_delete": True, **dict.fromkeys(wanted, "upsert")}
-    given["validate_records"] = None  # orchestrators pass None for unset settings
-    TargetSpark(config=given)
-    messages = dict(zip(wanted, caplog.messages, strict=True))
-    assert all(name in text and wanted[name] in text for name, text in messages.items())
+    equivalents = {"load_method": "write_mode", "batch_size_rows": "flush_rows"}
+    settings_of_other_targets = {
+        "path": str(tmp_path),
+        "hard_delete": True,
+        **dict.fromkeys(equivalents, "upsert"),
+    }
+    settings_of_other_targets["validate_records"] = (
+        None  # orchestrators pass None for unset settings
+    )
+    TargetSpark(config=settings_of_other_targets)
+    messages = dict(zip(equivalents, caplog.messages, strict=True))
+    assert all(name in text and equivalents[name] in text for name, text in messages.items())
     assert set(settings.RENAMED_SETTINGS).isdisjoint(settings.SCHEMA["properties"])

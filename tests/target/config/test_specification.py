@@ -66,8 +66,8 @@ def specification() -> dict[str, Any]:
     with redirect_stdout(out):
         TargetSpark.get_command(["spec"]).main(["spec"], standalone_mode=False)
     lines = out.buffer.getvalue().splitlines()  # type: ignore[attr-defined]
-    [found] = [json.loads(line)["spec"] for line in lines if b'"SPEC"' in line]
-    return dict(found["connectionSpecification"])
+    [spec] = [json.loads(line)["spec"] for line in lines if b'"SPEC"' in line]
+    return dict(spec["connectionSpecification"])
 
 
 SPECIFICATION = specification()
@@ -76,8 +76,8 @@ SPECIFICATION = specification()
 def is_valid(config: dict[str, Any]) -> bool:
     """Return True if the specification, in which ``spark`` is a text, accepts a configuration."""
     spark = config.get("spark")
-    given = {**config, "spark": json.dumps(spark)} if isinstance(spark, dict) else config
-    return bool(get_validator_class()(SPECIFICATION).is_valid(given))
+    config_as_text = {**config, "spark": json.dumps(spark)} if isinstance(spark, dict) else config
+    return bool(get_validator_class()(SPECIFICATION).is_valid(config_as_text))
 
 
 def is_accepted(config: dict[str, Any]) -> bool:

@@ -34,10 +34,10 @@ def make_schema(properties: dict[str, Any], **options: Any) -> TableSchema:
 
 def write_lines(path: Path, records: list[str], times: list[str | None] | None = None) -> str:
     """Write a spool file in which every row has a time, a version and its position."""
-    at = times or [TIMES[0]] * len(records)
+    times_of_records = times or [TIMES[0]] * len(records)
     lines = (
         f'{{"n":{n * 3},"t":{json.dumps(time)},"v":{n if n % 2 else "null"},"r":{record}}}\n'
-        for n, (record, time) in enumerate(zip(records, at, strict=True))
+        for n, (record, time) in enumerate(zip(records, times_of_records, strict=True))
     )
     path.write_text("".join(lines), encoding="utf-8")
     return str(path)
@@ -48,10 +48,12 @@ def check_equal(spark: SparkSession, path: str, table_schema: TableSchema, rows:
     batch = read_arrow_batch([path], table_schema, METADATA)
     frame = SpoolFrame(spark, [path], table_schema, METADATA)
     good = frame.good(strict=False)
-    found, wanted = spark.createDataFrame(batch.table), good.collect()
-    assert len(wanted) == rows
-    assert found.schema.simpleString() == good.schema.simpleString()
-    for left, right in zip(found.collect(), sorted(wanted, key=lambda row: row[-1]), strict=True):
+    actual, expected = spark.createDataFrame(batch.table), good.collect()
+    assert len(expected) == rows
+    assert actual.schema.simpleString() == good.schema.simpleString()
+    for left, right in zip(
+        actual.collect(), sorted(expected, key=lambda row: row[-1]), strict=True
+    ):
         assert without_random_ids(left) == without_random_ids(right)
     assert batch.zoneless == frame.counts(rows).zoneless
 

@@ -54,17 +54,17 @@ def bodies(*records: Any) -> list[bytes]:
 
 
 def values(table_schema: TableSchema, *records: Any, nulls: bool = False) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (
+    rows: list[dict[str, Any]] = (
         ArrowConverter(table_schema, nulls=nulls).batch(bodies(*records)).to_pylist()
     )
-    return found
+    return rows
 
 
 def plain(column: pa.Array) -> list[Any]:
     """Return the values of a column, timestamps as microseconds."""
-    at = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
-    found: list[Any] = at.to_pylist()
-    return found
+    array = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    items: list[Any] = array.to_pylist()
+    return items
 
 
 def expected(name: str, raw: str) -> Any:
@@ -75,10 +75,12 @@ def expected(name: str, raw: str) -> Any:
 def check(raws: Sequence[str]) -> None:
     """Convert values to each type; invalid values must become null."""
     for name in REFERENCE:
-        found = plain(WITH_NULLS.batch([f'{{"{name}":{raw}}}'.encode() for raw in raws])[name])
-        wanted = [expected(name, raw) for raw in raws]
-        with_nulls = [None if value is BAD else value for value in wanted]
-        assert [(type(value), value) for value in found] == [(type(v), v) for v in with_nulls], name
+        converted = plain(WITH_NULLS.batch([f'{{"{name}":{raw}}}'.encode() for raw in raws])[name])
+        expected_values = [expected(name, raw) for raw in raws]
+        with_nulls = [None if value is BAD else value for value in expected_values]
+        assert [(type(value), value) for value in converted] == [
+            (type(v), v) for v in with_nulls
+        ], name
 
 
 def test_almost_valid_values_are_converted_as_in_the_reference():
@@ -116,10 +118,10 @@ def test_datetimes_of_mixed_formats_are_converted():
         "2024-01-01 00:00:00",
         "2024-01-01",
     ]
-    found = plain(
-        ArrowConverter(table_schema).batch(bodies(*({"at": at} for at in texts))).column("at")
+    converted = plain(
+        ArrowConverter(table_schema).batch(bodies(*({"at": text} for text in texts))).column("at")
     )
-    assert set(found) == {1704067200000000}
+    assert set(converted) == {1704067200000000}
 
 
 def test_undeclared_properties_are_ignored():
@@ -134,14 +136,16 @@ def test_values_that_do_not_fit_a_kept_column_are_errors():
     """A column that ``on_schema_change: ignore`` keeps accepts only values of its type."""
     schema = {"n": {"type": "integer"}, "d": {"type": "string"}, "s": {"type": "object"}}
     table = {"n": "int", "d": "date", "s": "struct<`x`: smallint>"}
-    kept, _ = diff_with_table(replace(make_layout(schema), on_change=OnSchemaChange.IGNORE), table)
+    kept_schema, _ = diff_with_table(
+        replace(make_layout(schema), on_change=OnSchemaChange.IGNORE), table
+    )
     good = {"n": -(2**31), "d": "2024-02-29", "s": {"x": 1.0, "y": "left out"}}
-    (row,) = values(kept, good)
+    (row,) = values(kept_schema, good)
     assert (row["n"], str(row["d"]), row["s"]) == (-(2**31), "2024-02-29", {"x": 1})
     for bad in ({"n": 2**31}, {"d": "soon"}, {"s": {"x": 2**15}}, {"s": "text"}):
         with pytest.raises(ConversionError):
-            values(kept, {**good, **bad})
-    assert values(kept, {"n": 2**31, "d": "soon"}, nulls=True) == [
+            values(kept_schema, {**good, **bad})
+    assert values(kept_schema, {"n": 2**31, "d": "soon"}, nulls=True) == [
         {"n": None, "d": None, "s": None}
     ]
 
@@ -199,7 +203,7 @@ def test_stream_without_properties_has_the_record_as_one_column():
 
 
 @pytest.mark.parametrize(
-    ("record", "why"),
+    ("record", "reason"),
     [
         ({"n": 1.5}, "n: not an integer of 64 bits"),
         ({"items": [{"at": "2024-01-01"}, {"at": "soon"}]}, "items[].at: not a date-time"),
@@ -208,7 +212,7 @@ def test_stream_without_properties_has_the_record_as_one_column():
         ({"k": None}, "k: a key must have a value"),
     ],
 )
-def test_conversion_error_names_row_and_property(record: dict[str, Any], why: str):
+def test_conversion_error_names_row_and_property(record: dict[str, Any], reason: str):
     """The error has the row number and the property of the first invalid record, but no value."""
     item = {
         "type": "object",
@@ -225,11 +229,11 @@ def test_conversion_error_names_row_and_property(record: dict[str, Any], why: st
     with pytest.raises(ConversionError) as error:
         values(make_layout(schema, ("k",)), good, good, {**good, **record}, {**good, **record})
     assert error.value.row == 2
-    assert str(error.value).startswith(why)
+    assert str(error.value).startswith(reason)
     assert "soon" not in str(error.value)
-    found = values(make_layout(schema, ("k",)), {**good, **record}, nulls=True)
-    wanted = {**good, **dict.fromkeys(record)}
-    assert found == [wanted | ({"items": found[0]["items"]} if "items[]" in why else {})]
+    rows = values(make_layout(schema, ("k",)), {**good, **record}, nulls=True)
+    expected = {**good, **dict.fromkeys(record)}
+    assert rows == [expected | ({"items": rows[0]["items"]} if "items[]" in reason else {})]
 
 
 def test_lone_surrogate_is_rejected_as_invalid_json():
@@ -258,10 +262,11 @@ def test_arrow_values_equal_those_of_the_dataframe_for_tables(spark: SparkSessio
         spark, [spool(tmp_path / "lines", records)], table_schema, BatchMetadata(NOW, NOW, 0)
     )
     columns = [f"`{name}`" for name in table_schema.types]
-    made = spark.createDataFrame(
+    from_arrow = spark.createDataFrame(
         pa.Table.from_batches([ArrowConverter(table_schema).batch([r.encode() for r in records])])
     )
     assert (
-        made.schema.simpleString() == frame.good(strict=False).select(columns).schema.simpleString()
+        from_arrow.schema.simpleString()
+        == frame.good(strict=False).select(columns).schema.simpleString()
     )
-    assert made.collect() == frame.good(strict=False).select(columns).collect()
+    assert from_arrow.collect() == frame.good(strict=False).select(columns).collect()

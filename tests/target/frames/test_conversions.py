@@ -52,9 +52,9 @@ def convert_decimal(text: str, precision: int, scale: int) -> Any:
     value = Decimal(text)
     _, digits, exponent = value.as_tuple()
     written = "".join(map(str, digits)).rstrip("0")
-    places = -(exponent + len(digits) - len(written)) if written else 0
+    decimal_places = -(exponent + len(digits) - len(written)) if written else 0
     fits = value.copy_abs() < Decimal(10) ** (precision - scale)
-    return value if fits and places <= scale else BAD
+    return value if fits and decimal_places <= scale else BAD
 
 
 def double(text: str) -> Any:
@@ -66,17 +66,17 @@ def double(text: str) -> Any:
 
 def date_time(text: str) -> Any:
     """Return microseconds since 1970, or BAD."""
-    found = DATE_TIME.fullmatch(text)
-    if not found:
+    match = DATE_TIME.fullmatch(text)
+    if not match:
         return BAD
-    fraction, sign, hours, minutes = found.groups()[6:]
+    fraction, sign, hours, minutes = match.groups()[6:]
     if (fraction or "")[6:].strip("0") or int(minutes or 0) > 59:
         return BAD
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
     if offset > timedelta(hours=18):
         return BAD
     try:
-        local = datetime(*(int(part or 0) for part in found.groups()[:6]), tzinfo=timezone.utc)
+        local = datetime(*(int(part or 0) for part in match.groups()[:6]), tzinfo=timezone.utc)
         instant = local + offset if sign == "-" else local - offset
     except (ValueError, OverflowError):
         return BAD
@@ -314,26 +314,26 @@ PLACES = {"": "%s", "o.p.": '{"o":{"p":%s}}'}
 """Records with a value at the top level or nested, by the prefix of the value's path."""
 
 
-def described(place: str) -> TableSchema:
+def described(prefix: str) -> TableSchema:
     """Return the table schema of records that have a value of each type at a place."""
     properties: dict[str, Any] = {name: schema for name, (schema, _) in REFERENCE.items()}
-    for part in reversed(place.split(".")[:-1]):
+    for part in reversed(prefix.split(".")[:-1]):
         properties = {part: {"type": "object", "properties": properties}}
     return schema_from_json_schema({"properties": properties}, (), ColumnOptions())
 
 
 def read(
-    spark: SparkSession, path: Path, place: str, cases: Sequence[tuple[str, str]], *, strict: bool
+    spark: SparkSession, path: Path, prefix: str, cases: Sequence[tuple[str, str]], *, strict: bool
 ) -> tuple[dict[int, Any], SpoolFrame, Sequence[str]]:
     """Read pairs of a raw value and its property; return the good rows, all rows, the records."""
-    records = [PLACES[place] % f'{{"{name}":{raw}}}' for raw, name in cases]
+    records = [PLACES[prefix] % f'{{"{name}":{raw}}}' for raw, name in cases]
     lines = [spool(path, records)]
-    frame = SpoolFrame(spark, lines, described(place), BatchMetadata(NOW, NOW, 0))
-    shown = (
-        f"unix_micros({place}{name}) AS {name}" if name == "at" else f"{place}{name}"
+    frame = SpoolFrame(spark, lines, described(prefix), BatchMetadata(NOW, NOW, 0))
+    columns = (
+        f"unix_micros({prefix}{name}) AS {name}" if name == "at" else f"{prefix}{name}"
         for name in REFERENCE
     )
-    rows = frame.good(strict=strict).selectExpr(*shown, ORDINAL).collect()
+    rows = frame.good(strict=strict).selectExpr(*columns, ORDINAL).collect()
     return {row[ORDINAL]: row for row in rows}, frame, records
 
 
@@ -345,17 +345,17 @@ def expect(raw: str, name: str) -> Any:
 def check(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
     """Check the conversion of each value to each column type, all in one frame, at each place."""
     cases = [(raw, name) for raw in raws for name in REFERENCE]
-    for place in PLACES:
-        good, frame, records = read(spark, path, place, cases, strict=False)
+    for prefix in PLACES:
+        good, frame, records = read(spark, path, prefix, cases, strict=False)
         bad = {row.ordinal: row for row in frame.bad().collect()}
         assert len(good) + len(bad) == len(records)
         for n, (raw, name) in enumerate(cases):
             expected = expect(raw, name)
-            found = comparable(good[n], name) if n in good else BAD
-            assert (type(found), found) == (type(expected), expected), (place, name, raw)
+            actual = comparable(good[n], name) if n in good else BAD
+            assert (type(actual), actual) == (type(expected), expected), (prefix, name, raw)
             if expected is BAD:
                 assert bad[n].raw == records[n]
-                assert bad[n].reasons[0].startswith(f"{place}{name}: not ")
+                assert bad[n].reasons[0].startswith(f"{prefix}{name}: not ")
 
 
 def find_usual(spark: SparkSession, raws: Sequence[str]) -> list[tuple[str, str]]:
@@ -365,7 +365,7 @@ def find_usual(spark: SparkSession, raws: Sequence[str]) -> list[tuple[str, str]
     """
     types = {column.source: column.type for column in described("").columns}
     texts = [raw for raw in raws if raw.startswith('"')]
-    shown = (
+    columns = (
         f"unix_micros({cast}) AS at" if name == "at" else f"{cast} AS {name}"
         for name, cast in ((name, fast_cast("`text`", types[name])) for name in OF_TEXT)
     )
@@ -373,22 +373,22 @@ def find_usual(spark: SparkSession, raws: Sequence[str]) -> list[tuple[str, str]
         [(n, read_text(raw)) for n, raw in enumerate(texts)], "n INT, text STRING"
     )
     usual = [(raw, name) for raw in raws for name in ("i", "f") if PLAIN[name].fullmatch(raw)]
-    for row in frame.selectExpr("n", *shown).collect():
+    for row in frame.selectExpr("n", *columns).collect():
         for name in OF_TEXT:
-            found, expected = comparable(row, name), expect(texts[row.n], name)
-            assert found is None or found == expected, (name, texts[row.n])
-            usual += [(texts[row.n], name)] if found is not None else []
+            actual, expected = comparable(row, name), expect(texts[row.n], name)
+            assert actual is None or actual == expected, (name, texts[row.n])
+            usual += [(texts[row.n], name)] if actual is not None else []
     return usual + [("null", name) for name in REFERENCE]
 
 
 def check_strict(spark: SparkSession, path: Path, raws: Sequence[str]) -> None:
     """Check that the strict plan converts all usual spellings as the reference, at each place."""
     cases = find_usual(spark, raws)
-    for place in PLACES:
-        good, _, _ = read(spark, path, place, cases, strict=True)
+    for prefix in PLACES:
+        good, _, _ = read(spark, path, prefix, cases, strict=True)
         for n, (raw, name) in enumerate(cases):
-            found, expected = comparable(good[n], name), expect(raw, name)
-            assert (type(found), found) == (type(expected), expected), (place, name, raw)
+            actual, expected = comparable(good[n], name), expect(raw, name)
+            assert (type(actual), actual) == (type(expected), expected), (prefix, name, raw)
 
 
 def test_malformed_and_boundary_values_convert_as_the_reference(

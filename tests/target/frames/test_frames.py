@@ -72,8 +72,8 @@ def table_schema(
     )
 
 
-def line(n: int, record: str, at: str | None = None, version: int | None = None) -> str:
-    return f'{{"n":{n},"t":{json.dumps(at)},"v":{json.dumps(version)},"r":{record}}}\n'
+def line(n: int, record: str, extracted_at: str | None = None, version: int | None = None) -> str:
+    return f'{{"n":{n},"t":{json.dumps(extracted_at)},"v":{json.dumps(version)},"r":{record}}}\n'
 
 
 class Spooled:
@@ -84,11 +84,11 @@ class Spooled:
         self._folder = folder
         self._files = 0
 
-    def frame(self, found: TableSchema, records: Sequence[str]) -> SpoolFrame:
-        return self.lines(found, [line(n, record) for n, record in enumerate(records)])
+    def frame(self, schema: TableSchema, records: Sequence[str]) -> SpoolFrame:
+        return self.lines(schema, [line(n, record) for n, record in enumerate(records)])
 
     def lines(
-        self, found: TableSchema, *files: Sequence[str], metadata: BatchMetadata = METADATA
+        self, schema: TableSchema, *files: Sequence[str], metadata: BatchMetadata = METADATA
     ) -> SpoolFrame:
         paths = []
         for lines in files:
@@ -96,7 +96,7 @@ class Spooled:
             path = self._folder / f"part-{self._files}"
             path.write_text("".join(lines), encoding="utf-8", newline="")
             paths.append(str(path))
-        return SpoolFrame(self._spark, paths, found, metadata)
+        return SpoolFrame(self._spark, paths, schema, metadata)
 
 
 @pytest.fixture
@@ -218,12 +218,12 @@ def test_strict_read_fails_on_a_bad_value(spooled: Spooled, name: str):
 @pytest.mark.parametrize("copies", [1, 12])
 def test_strict_and_checked_reads_give_the_same_rows(spooled: Spooled, copies: int):
     names = [(name, f"{name}{n}") for n in range(copies) for name in TYPES]
-    found = table_schema({copy: TYPES[name][0] for name, copy in names}, metadata=True)
+    schema = table_schema({copy: TYPES[name][0] for name, copy in names}, metadata=True)
     records = [record(**{copy: GOOD[name] for name, copy in names}), "{}"]
-    frame = spooled.frame(found, records)
+    frame = spooled.frame(schema, records)
     assert good_rows(frame, strict=True) == good_rows(frame, strict=False)
     assert frame.bad().count() == 0
-    assert [*found.types, ORDINAL] == frame.good(strict=True).columns
+    assert [*schema.types, ORDINAL] == frame.good(strict=True).columns
 
 
 def test_unusual_spellings_fail_the_strict_read_and_are_valid(spooled: Spooled):
@@ -270,7 +270,7 @@ SPELLINGS = (
 
 
 @pytest.mark.parametrize(
-    ("kind", "place"),
+    ("kind", "template"),
     [
         ("integer", "%s"),
         pytest.param("number", '[{"x":%s}]', marks=pytest.mark.thorough),
@@ -278,15 +278,15 @@ SPELLINGS = (
         pytest.param("number", "%s", marks=pytest.mark.thorough),
     ],
 )
-def test_strict_read_gives_exact_numbers_or_fails(spooled: Spooled, kind: str, place: str):
+def test_strict_read_gives_exact_numbers_or_fails(spooled: Spooled, kind: str, template: str):
     schema: dict[str, Any] = {"type": kind}
-    if place != "%s":
+    if template != "%s":
         item = {"type": "object", "properties": {"x": schema}}
         schema = {"type": "array", "items": item}
-    found = table_schema({"a": schema})
-    records = [f'{{"a":{place % text}}}' for text in SPELLINGS]
-    exact = {row[ORDINAL]: row.a for row in good_rows(spooled.frame(found, records))}
-    ways = {n: strict_rows(spooled.frame(found, [lone])) for n, lone in enumerate(records)}
+    columns = table_schema({"a": schema})
+    records = [f'{{"a":{template % text}}}' for text in SPELLINGS]
+    exact = {row[ORDINAL]: row.a for row in good_rows(spooled.frame(columns, records))}
+    ways = {n: strict_rows(spooled.frame(columns, [lone])) for n, lone in enumerate(records)}
     strict = {n: rows[0].a for n, rows in ways.items() if rows}
     assert strict == {n: exact[n] for n in strict}
     plain = {SPELLINGS.index(text) for text in ("0", "7", "-12", "9223372036854775807", "null")}
@@ -294,16 +294,16 @@ def test_strict_read_gives_exact_numbers_or_fails(spooled: Spooled, kind: str, p
 
 
 def test_row_with_a_null_key_is_bad(spooled: Spooled):
-    found = table_schema({"a": {"type": "integer"}, "b": {"type": "string"}}, ("a", "b"))
+    schema = table_schema({"a": {"type": "integer"}, "b": {"type": "string"}}, ("a", "b"))
     records = ['{"a":1,"b":"x"}', '{"a":1}', '{"a":null,"b":null}', '{"a":1,"b":""}']
-    frame = spooled.frame(found, records)
+    frame = spooled.frame(schema, records)
     assert [row[ORDINAL] for row in good_rows(frame)] == [0, 3]
     assert {n: row.reasons for n, row in bad_rows(frame).items()} == {
         1: ["b: a key must have a value"],
         2: ["a: a key must have a value", "b: a key must have a value"],
     }
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
-        spooled.frame(found, records[1:2]).good(strict=True).select("a").collect()
+        spooled.frame(schema, records[1:2]).good(strict=True).select("a").collect()
 
 
 def test_null_and_missing_required_properties_are_null(spooled: Spooled):
@@ -375,18 +375,20 @@ ODD_NAMES = [
 def test_any_name_can_be_a_column_field_or_key(spooled: Spooled):
     fields = {name: {"type": "integer"} for name in ODD_NAMES}
     nested = {"type": "object", "properties": fields}
-    found = table_schema(
+    schema = table_schema(
         {**fields, "s": nested, "l": {"type": "array", "items": nested}}, tuple(ODD_NAMES)
     )
     values = {name: n for n, name in enumerate(ODD_NAMES)}
-    whole = {**values, "s": values, "l": [values]}
-    wrong = [{**whole, name: "x"} for name in ODD_NAMES] + [
-        {**whole, "s": {name: "x"}} for name in ODD_NAMES
+    good_record = {**values, "s": values, "l": [values]}
+    wrong = [{**good_record, name: "x"} for name in ODD_NAMES] + [
+        {**good_record, "s": {name: "x"}} for name in ODD_NAMES
     ]
-    frame = spooled.frame(found, [json.dumps(each) for each in (whole, *wrong)])
+    frame = spooled.frame(
+        schema, [json.dumps(values_of_record) for values_of_record in (good_record, *wrong)]
+    )
     (row,) = good_rows(frame)
     for name in ODD_NAMES:
-        assert row[found.column_fed_by(name).name] == values[name]
+        assert row[schema.column_fed_by(name).name] == values[name]
     assert list(row["s"]) == list(row["l"][0]) == list(values.values())
     for n, bad in bad_rows(frame).items():
         name = ODD_NAMES[(n - 1) % len(ODD_NAMES)]
@@ -410,10 +412,10 @@ def test_text_column_keeps_any_json_as_written(spooled: Spooled):
 
 @pytest.mark.thorough
 def test_text_of_25_million_characters_is_read(spooled: Spooled):
-    found = table_schema(
+    schema = table_schema(
         {"a": {"type": "string"}, "b": {"type": "string", "contentEncoding": "base64"}}
     )
-    frame = spooled.frame(found, [f'{{"a":"{"x" * 25_000_000}","b":"{"QUJD" * 5_000_000}"}}'])
+    frame = spooled.frame(schema, [f'{{"a":"{"x" * 25_000_000}","b":"{"QUJD" * 5_000_000}"}}'])
     sizes = frame.good(strict=True).select(F.length("a"), F.length("b")).collect()
     assert [tuple(row) for row in sizes] == [(25_000_000, 15_000_000)]
 
@@ -428,24 +430,24 @@ def test_deeply_nested_record_is_read_as_text(spooled: Spooled):
 
 
 def test_latest_row_of_a_key_is_that_of_the_greatest_ordinal(spooled: Spooled):
-    found = table_schema({"k": {"type": "integer"}, "v": {"type": "string"}}, ("k",))
+    schema = table_schema({"k": {"type": "integer"}, "v": {"type": "string"}}, ("k",))
     # Spark reads larger files first.
     first = [line(n, f'{{"k":{n % 3},"v":"old"}}') for n in range(300)]
     last = [line(300, '{"k":1,"v":"new"}')]
     for files in ((first, last), (last, first)):
-        rows = spooled.lines(found, *files).good(strict=True)
+        rows = spooled.lines(schema, *files).good(strict=True)
         latest = latest_by_key(rows, MergeKeys(("k",), ORDINAL)).collect()
         assert sorted((row.k, row.v) for row in latest) == [(0, "old"), (1, "new"), (2, "old")]
 
 
 def test_metadata_columns_are_filled(spooled: Spooled):
-    found = table_schema({"a": {"type": "integer"}}, metadata=True)
+    schema = table_schema({"a": {"type": "integer"}}, metadata=True)
     lines = [
         line(4, '{"a":1}', "2024-04-30T10:00:00.25+02:00", 9),
         line(5, '{"a":2,"_sdc_deleted_at":"2024-04-01T00:00:00Z"}'),
         line(6, '{"a":3,"_sdc_deleted_at":"x"}'),
     ]
-    frame = spooled.lines(found, lines)
+    frame = spooled.lines(schema, lines)
     first, second = (instants(row) for row in good_rows(frame))
     assert [first[name] for name in METADATA_COLUMNS] == [
         utc(2024, 4, 30, 8, 0, 0, 250_000),
@@ -474,8 +476,8 @@ def test_bad_rows_have_their_extraction_time(spooled: Spooled):
 
 def test_deletion_time_is_read_if_the_loader_added_its_column(spooled: Spooled):
     added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=ColumnSource.METADATA)
-    found = TableSchema((Column("a", "a", Integer()), added))
-    frame = spooled.frame(found, ['{"a":1,"_sdc_deleted_at":"2024-04-01T00:00:00"}', '{"a":2}'])
+    schema = TableSchema((Column("a", "a", Integer()), added))
+    frame = spooled.frame(schema, ['{"a":1,"_sdc_deleted_at":"2024-04-01T00:00:00"}', '{"a":2}'])
     assert [instants(row)["_sdc_deleted_at"] for row in good_rows(frame, strict=True)] == [
         utc(2024, 4, 1),
         None,
@@ -485,14 +487,14 @@ def test_deletion_time_is_read_if_the_loader_added_its_column(spooled: Spooled):
 def test_date_times_without_an_offset_are_utc_and_counted(spooled: Spooled):
     time = {"type": "string", "format": "date-time"}
     nested = {"type": "object", "properties": {"x": time, "y": {"type": "array", "items": time}}}
-    found = table_schema({"a": time, "s": nested, "z": time})
+    schema = table_schema({"a": time, "s": nested, "z": time})
     local, zoned = '"2024-01-01T00:00:00"', '"2024-01-01 00:00:00.5-03"'
     records = [
         f'{{"a":{local},"z":{zoned},"s":{{"x":{local},"y":[{local},{zoned},null]}}}}',
         f'{{"a":{local},"z":"2024-01-01T00:00:00Z","s":{{"x":"2024-01-01T00:00:00+01:00"}}}}',
         "{}",
     ]
-    frame = spooled.frame(found, records)
+    frame = spooled.frame(schema, records)
     assert instants(good_rows(frame, strict=True)[0])["a"] == utc(2024, 1, 1)
     assert frame.counts().zoneless == {"a": 2, "s": 2}
     assert frame.counts().rows == 3
@@ -504,7 +506,7 @@ def test_nested_objects_are_the_same_in_both_reads(spooled: Spooled, copies: int
     scalars = {name: TYPES[name][0] for name in ("i", "dec", "f", "at", "day", "flag", "bytes")}
     inner = {"type": "object", "properties": {**scalars, "text": {}, "list": EVERYWHERE["l"]}}
     outer = {"type": "object", "properties": {"inner": inner, "at": TYPES["at"][0]}}
-    found = table_schema(
+    schema = table_schema(
         {**{f"i{n}": {"type": "integer"} for n in range(copies)}, "o": outer, "p": outer}
     )
     values = record(**{name: GOOD[name] for name in scalars}, text='"t"')
@@ -512,22 +514,22 @@ def test_nested_objects_are_the_same_in_both_reads(spooled: Spooled, copies: int
     objects = ["null", "{}", '{"inner":null}', '{"inner":{}}', f'{{"inner":{listed}}}']
     objects += [f'{{"at":"2024-01-01T00:00:00","inner":{values}}}', f'{{"inner":{values}}}']
     records = ["{}", *(f'{{"o":{value},"i0":1}}' for value in objects)]
-    frame = spooled.frame(found, records)
+    frame = spooled.frame(schema, records)
     strict = good_rows(frame, strict=True)
     counted = frame.counts()
     assert strict == good_rows(frame)
     assert frame.counts() == counted
     assert counted.zoneless == {"o": 2}
-    nothing = dict.fromkeys([*scalars, "text", "list"])
-    shown = [row.o and row.o.asDict(recursive=True) for row in strict]
-    assert shown[:5] == [
+    all_null = dict.fromkeys([*scalars, "text", "list"])
+    read_objects = [row.o and row.o.asDict(recursive=True) for row in strict]
+    assert read_objects[:5] == [
         None,
         None,
         {"inner": None, "at": None},
         {"inner": None, "at": None},
-        {"inner": nothing, "at": None},
+        {"inner": all_null, "at": None},
     ]
-    last = shown[-1]["inner"]
+    last = read_objects[-1]["inner"]
     assert (last["i"], last["text"]) == (7, "t")
 
 
@@ -557,12 +559,12 @@ def test_columns_without_a_property_are_null(spooled: Spooled):
 def test_frame_is_written_with_the_types_of_its_layout(
     spooled: Spooled, tmp_path: Path, spark: SparkSession
 ):
-    found = table_schema(EVERYWHERE, metadata=True)
-    frame = spooled.frame(found, [record(**GOOD)])
+    schema = table_schema(EVERYWHERE, metadata=True)
+    frame = spooled.frame(schema, [record(**GOOD)])
     frame.good(strict=True).drop(ORDINAL).write.parquet(str(tmp_path / "table"))
     assert frame.counts().rows == 1
     written = spark.read.parquet(str(tmp_path / "table")).schema
-    for column in found.columns:
+    for column in schema.columns:
         same = spark.sql(f"SELECT CAST(NULL AS {column.type.ddl}) AS c").schema["c"].dataType
         assert written[column.name].dataType == same
 
@@ -573,11 +575,13 @@ def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
     kinds = ("i", "dec", "f", "at", "day", "obj", "flag", "arr")
     names = [(kinds[n % len(kinds)], f"c{n}") for n in range(count)]
     last = count - len(kinds)
-    found = table_schema({column: TYPES[kind][0] for kind, column in names}, ("c0",))
+    schema = table_schema({column: TYPES[kind][0] for kind, column in names}, ("c0",))
     values = {column: GOOD[kind] for kind, column in names}
     struct, flag = f"c{last + 5}", f"c{last + 6}"
     bad = [{**values, "c3": '"2024"'}, {**values, struct: '{"x":"y"}'}, {**values, flag: "5"}]
-    frame = spooled.frame(found, [record(**each) for each in (values, *bad)])
+    frame = spooled.frame(
+        schema, [record(**values_of_record) for values_of_record in (values, *bad)]
+    )
     (row,) = good_rows(frame)
     assert (row.c0, row[f"c{last}"], row[struct].x) == (7, 7, 1)
     assert {n: bad.reasons[0].partition(":")[0] for n, bad in bad_rows(frame).items()} == {
@@ -589,7 +593,7 @@ def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
 
 def test_rows_of_file_parts_get_their_reserved_ordinals(spooled: Spooled):
     """That holds for good and bad rows, also for a line that is no JSON."""
-    found = table_schema({"a": {"type": "integer"}}, metadata=True)
+    schema = table_schema({"a": {"type": "integer"}}, metadata=True)
     second, fifth = first_in_part(2), first_in_part(5)
     lines = [
         line(7, '{"a":7}'),
@@ -599,7 +603,7 @@ def test_rows_of_file_parts_get_their_reserved_ordinals(spooled: Spooled):
         line(second + 1, '"half'),
     ]
     metadata = replace(METADATA, starts={2: 50, 5: 52})
-    frame = spooled.lines(found, lines, metadata=metadata)
+    frame = spooled.lines(schema, lines, metadata=metadata)
     started = METADATA.sync_started_at * 2**20
     good = good_rows(frame)
     assert [(row.a, row[ORDINAL]) for row in good] == [(7, 7), (20, 50), (52, 52)]

@@ -125,12 +125,14 @@ CASES: list[tuple[str, str, Any]] = [
 ]
 
 
-def load_raw(warehouse: Warehouse, described: dict[str, Any], *records: str, **config: Any) -> None:
+def load_raw(
+    warehouse: Warehouse, schema_message: dict[str, Any], *records: str, **config: Any
+) -> None:
     """Load records from their JSON text."""
     loader, spool = warehouse.open(**config)
     decoder = SingerReader()
     try:
-        feed(loader, described)
+        feed(loader, schema_message)
         for text in records:
             line = f'{{"type":"RECORD","stream":"t","record":{text}}}\n'
             for event in decoder.feed(line.encode()):
@@ -155,17 +157,17 @@ def plain(value: Any) -> Any:
 def test_values_are_stored_exactly_or_quarantined(warehouse: Warehouse) -> None:
     records = [f'{{"n":{n},\r"{name}": {raw}}}' for n, (name, raw, _) in enumerate(CASES)]
     load_raw(warehouse, schema("t", {"n": INT, **TYPES}), *records)
-    found = {row.n: row for row in warehouse.read("t").collect()}
+    rows = {row.n: row for row in warehouse.read("t").collect()}
     aside = {row.raw: row.reasons for row in warehouse.read("t__quarantine").collect()}
     for n, (name, raw, expected) in enumerate(CASES):
         if expected is BAD:
-            assert n not in found, (name, raw, found.get(n))
+            assert n not in rows, (name, raw, rows.get(n))
             assert aside[records[n]][0].startswith(name), (name, raw)
         else:
-            assert plain(found[n][name]) == expected, (name, raw)
-            others = [other for other in TYPES if other != name]
-            assert all(found[n][other] is None for other in others)
-    assert len(found) + len(aside) == len(CASES)
+            assert plain(rows[n][name]) == expected, (name, raw)
+            other_columns = [other for other in TYPES if other != name]
+            assert all(rows[n][other] is None for other in other_columns)
+    assert len(rows) + len(aside) == len(CASES)
 
 
 def test_timestamps_are_truncated_to_microseconds_by_option(warehouse: Warehouse) -> None:
@@ -176,8 +178,8 @@ def test_timestamps_are_truncated_to_microseconds_by_option(warehouse: Warehouse
         "2024-01-01t12:00:00.123456789z": 123_456,
     }
     records = [record("t", id=n, at=text, l=[text]) for n, text in enumerate(spellings)]
-    described = schema("t", {"id": INT, "at": TIME, "l": {"type": "array", "items": TIME}})
-    warehouse.load(described, *records, truncate_timestamps=True)
+    schema_message = schema("t", {"id": INT, "at": TIME, "l": {"type": "array", "items": TIME}})
+    warehouse.load(schema_message, *records, truncate_timestamps=True)
     assert [plain(row.at) for row in warehouse.read("t").orderBy("id").collect()] == [
         utc(2024, 1, 1, 12, 0, 0, micros) for micros in spellings.values()
     ]
@@ -185,16 +187,16 @@ def test_timestamps_are_truncated_to_microseconds_by_option(warehouse: Warehouse
 
 
 def test_second_run_needs_no_schema_changes(warehouse: Warehouse) -> None:
-    described = schema("t", {"n": INT, **TYPES})
-    warehouse.load(described, record("t", n=1))
+    schema_message = schema("t", {"n": INT, **TYPES})
+    warehouse.load(schema_message, record("t", n=1))
     table = Table(f"{warehouse.folder}/t", "t")
     writer = get_writer(warehouse.format)
     types = writer.get_column_types(warehouse.spark, table)
     assert types is not None
-    wanted = schema_from_json_schema(described["schema"], (), ColumnOptions())
-    fitted, changes = diff_with_table(wanted, types, writer.can_widen)
+    expected_rows = schema_from_json_schema(schema_message["schema"], (), ColumnOptions())
+    merged, changes = diff_with_table(expected_rows, types, writer.can_widen)
     assert changes == ()
-    assert fitted == wanted
+    assert merged == expected_rows
 
 
 # Type changes
@@ -247,13 +249,13 @@ GROWTH: list[tuple[str, dict[str, Any], Any, dict[str, Any], Any, dict[str, str]
 ]
 
 
-def same(found: Any, sent: Any) -> bool:
+def same(stored: Any, sent: Any) -> bool:
     """Return True if a stored value equals the one that was sent as JSON."""
-    if isinstance(found, datetime):
-        return bool(plain(found) == datetime.fromisoformat(sent.replace("Z", "+00:00")))
-    if isinstance(found, Decimal):
-        return found == Decimal(str(sent))
-    return str(found) in {str(sent), f"{sent}.0"}
+    if isinstance(stored, datetime):
+        return bool(plain(stored) == datetime.fromisoformat(sent.replace("Z", "+00:00")))
+    if isinstance(stored, Decimal):
+        return stored == Decimal(str(sent))
+    return str(stored) in {str(sent), f"{sent}.0"}
 
 
 @pytest.mark.parametrize("between_runs", [True, False])
@@ -279,16 +281,16 @@ def test_type_change_widens_the_column_or_adds_another(
     assert warehouse.counts("t")["quarantined"] == 0
     first, second = (row.asDict() for row in warehouse.read("t").orderBy("id").collect())
     notes = "\n".join(warehouse.counts("t")["notes"])
-    for n, (what, _, was, _, is_now, homes) in zip(names, GROWTH, strict=True):
+    for n, (description, _, was, _, is_now, homes) in zip(names, GROWTH, strict=True):
         home = homes[warehouse.format].replace("a", f"a{n}", 1)
-        assert same(first[f"a{n}"], was), what
-        assert second[home] is not None, what
+        assert same(first[f"a{n}"], was), description
+        assert second[home] is not None, description
         if home != f"a{n}":
-            assert second[f"a{n}"] is None, what
-            assert first[home] is None, what
-            assert f"new column {home} (" in notes, what
-            assert f"because column a{n} cannot be widened" in notes, what
-        assert same(second[home], is_now), what
+            assert second[f"a{n}"] is None, description
+            assert first[home] is None, description
+            assert f"new column {home} (" in notes, description
+            assert f"because column a{n} cannot be widened" in notes, description
+        assert same(second[home], is_now), description
 
 
 def test_structs_in_lists_get_new_fields(warehouse: Warehouse) -> None:
@@ -299,9 +301,11 @@ def test_structs_in_lists_get_new_fields(warehouse: Warehouse) -> None:
             "t", {"id": INT, "s": inner, "l": {"type": "array", "items": inner}, "ll": lists}
         )
 
-    one = {"x": 1}
+    struct_value = {"x": 1}
     two = {"x": "two", "y": {"z": 1.5}}
-    warehouse.load(described(x=INT), record("t", id=1, s=one, l=[one], ll=[[one]]))
+    warehouse.load(
+        described(x=INT), record("t", id=1, s=struct_value, l=[struct_value], ll=[[struct_value]])
+    )
     wider = described(
         x={"type": "string"}, y={"type": "object", "properties": {"z": {"type": "number"}}}
     )
@@ -309,10 +313,12 @@ def test_structs_in_lists_get_new_fields(warehouse: Warehouse) -> None:
     rows = warehouse.read("t").orderBy("id").collect()
     old, new = rows[0], rows[1]
     assert (old.s.x, old.l[0].x, old.ll[0][0].x, old.s.y) == (1, 1, 1, None)
-    for found in (new.s, new.l[0], new.ll[0][0]):
-        assert (found.x, found.x__string, found.y.z) == (None, "two", 1.5)
+    for struct in (new.s, new.l[0], new.ll[0][0]):
+        assert (struct.x, struct.x__string, struct.y.z) == (None, "two", 1.5)
     assert new.l[1] is None
-    warehouse.load(described(x=INT), record("t", id=3, s=one, l=[one], ll=[[one]]))
+    warehouse.load(
+        described(x=INT), record("t", id=3, s=struct_value, l=[struct_value], ll=[[struct_value]])
+    )
     last = warehouse.read("t").where("id = 3").collect()[0]
     assert (last.s.x, last.s.x__string, last.l[0].x) == (1, None, 1)
 
@@ -355,14 +361,14 @@ def test_two_thousand_columns_are_stored_and_extended(warehouse: Warehouse) -> N
 
     warehouse.load(described(2000), record("t", c0=1, c1999=1.5))
     warehouse.load(described(2004), record("t", c0=2, c2003=2.5))
-    found = warehouse.rows("t", "c0", "c1999", "c2003")
-    assert found == [(1, Decimal("1.50"), None), (2, None, Decimal("2.50"))]
+    rows = warehouse.rows("t", "c0", "c1999", "c2003")
+    assert rows == [(1, Decimal("1.50"), None), (2, None, Decimal("2.50"))]
 
 
 def test_record_that_is_no_json_object_is_an_invalid_line(warehouse: Warehouse) -> None:
     from tap_core.exceptions import InvalidInputLine
 
-    described = schema("t", {"id": INT})
+    schema_message = schema("t", {"id": INT})
     for text in ("[]", "'x'", "{'id':1}", "5"):
         with pytest.raises(InvalidInputLine):
-            load_raw(warehouse, described, text)
+            load_raw(warehouse, schema_message, text)

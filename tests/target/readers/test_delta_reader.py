@@ -59,9 +59,9 @@ def test_value_of_another_type_is_an_error_that_names_column_file_and_way_out(
 def test_folder_that_deltalake_takes_for_another_is_an_error(tmp_path: Path) -> None:
     """Deltalake would read the table in ``a b``."""
     for name in ("a b", "a%20b"):
-        made = tmp_path / f"made of {len(name)}"
-        write_deltalake(made, pa.table({"from": [name]}))
-        shutil.copytree(made, tmp_path / name / "orders")
+        written = tmp_path / f"made of {len(name)}"
+        write_deltalake(written, pa.table({"from": [name]}))
+        shutil.copytree(written, tmp_path / name / "orders")
     orders = target_spark.open_warehouse(tmp_path / "a%20b")["orders"]
     with pytest.raises(TableError, match="a%20b/orders cannot be read without Spark, because its"):
         orders.to_arrow()

@@ -45,7 +45,7 @@ def test_class_that_an_iceberg_table_names_is_not_called(lake: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "place",
+    "address",
     [
         "{private}",
         "file://{private}",
@@ -56,17 +56,17 @@ def test_class_that_an_iceberg_table_names_is_not_called(lake: Path) -> None:
         "http://127.0.0.1:1/a",
     ],
 )
-def test_files_of_an_iceberg_table_are_in_its_folder(lake: Path, place: str) -> None:
+def test_files_of_an_iceberg_table_are_in_its_folder(lake: Path, address: str) -> None:
     """SEC24: the metadata of an Iceberg table leads to no other file and to no URL."""
-    place = place.format(private=lake.parent / "private.parquet", table=lake / "a")
-    make_iceberg_table(lake / "a", {}, manifests=place)
+    address = address.format(private=lake.parent / "private.parquet", table=lake / "a")
+    make_iceberg_table(lake / "a", {}, manifests=address)
     with pytest.raises(TableError, match=OUTSIDE):
         target_spark.open_warehouse(lake)["a"].to_arrow()
 
 
 @pytest.mark.parametrize("features", [[], ["typeWidening"]])
 @pytest.mark.parametrize(
-    "place",
+    "address",
     [
         "../../private.parquet",
         "%2e%2e/..%2fprivate.parquet",
@@ -82,18 +82,18 @@ def test_files_of_an_iceberg_table_are_in_its_folder(lake: Path, place: str) -> 
     ],
 )
 def test_files_of_a_delta_table_are_in_its_folder(
-    lake: Path, place: str, features: list[str]
+    lake: Path, address: str, features: list[str]
 ) -> None:
     """SEC24: the log of a Delta table leads to no other file and to no URL."""
     private = lake.parent / "private.parquet"
-    make_delta_table(lake / "a", place.format(private=private, table=lake / "a"), features)
+    make_delta_table(lake / "a", address.format(private=private, table=lake / "a"), features)
     (lake / "a" / "link.parquet").symlink_to(private)
     with pytest.raises(TableError, match=OUTSIDE):
         target_spark.open_warehouse(lake)["a"].to_arrow()
 
 
 @pytest.mark.parametrize(
-    "kind, place",
+    "kind, address",
     [
         ("p", "file://{private}"),
         ("p", "http://127.0.0.1:1/a"),
@@ -107,10 +107,10 @@ def test_files_of_a_delta_table_are_in_its_folder(
 )
 @pytest.mark.parametrize("is_checkpoint", [False, True])
 def test_deletion_vectors_of_a_delta_table_are_in_its_folder(
-    lake: Path, kind: str, place: str, *, is_checkpoint: bool
+    lake: Path, kind: str, address: str, *, is_checkpoint: bool
 ) -> None:
     """SEC24: a deletion vector that the log of a Delta table names is no other file and no URL."""
-    path = place.format(private=lake.parent / "private.parquet")
+    path = address.format(private=lake.parent / "private.parquet")
     vector = {
         "storageType": kind,
         "pathOrInlineDv": path + "ab^-aqEH.-t@S}K{vb[*k^"[:20] if kind == "u" else path,
@@ -134,11 +134,11 @@ def test_deletion_vectors_of_a_delta_table_are_in_its_folder(
         target_spark.open_warehouse(lake)["a"].to_arrow()
 
 
-@pytest.mark.parametrize("place", ["file://{private}", "{private}", "../../../private.parquet"])
-def test_sidecars_of_a_delta_table_are_in_its_folder(lake: Path, place: str) -> None:
+@pytest.mark.parametrize("address", ["file://{private}", "{private}", "../../../private.parquet"])
+def test_sidecars_of_a_delta_table_are_in_its_folder(lake: Path, address: str) -> None:
     """SEC24: a checkpoint of a Delta table leads to no other file."""
     make_delta_table(lake / "a", "part.parquet", ["v2Checkpoint"])
-    sidecar = {"path": place.format(private=lake.parent / "private.parquet"), "sizeInBytes": 1}
+    sidecar = {"path": address.format(private=lake.parent / "private.parquet"), "sizeInBytes": 1}
     name = f"{0:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
     (lake / "a" / "_delta_log" / name).write_text(json.dumps({"sidecar": sidecar}))
     with pytest.raises(TableError, match=OUTSIDE):
@@ -181,11 +181,11 @@ def test_runs_are_not_read_from_a_pipe(lake: Path) -> None:
         assert target_spark.open_warehouse(lake)["a"].runs
 
 
-@pytest.mark.parametrize("place", ["../../private.parquet", "{private}"])
-def test_files_of_a_parquet_table_are_in_its_folder(lake: Path, place: str) -> None:
+@pytest.mark.parametrize("address", ["../../private.parquet", "{private}"])
+def test_files_of_a_parquet_table_are_in_its_folder(lake: Path, address: str) -> None:
     """SEC24: the manifest of a Parquet table leads to no other file."""
     (lake / "a").mkdir()
-    parts = [place.format(private=lake.parent / "private.parquet")]
+    parts = [address.format(private=lake.parent / "private.parquet")]
     manifest = {"commit": 1, "marker": None, "parts": parts, "schema": {}}
     (lake / "a" / "_manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(TableError, match=OUTSIDE):

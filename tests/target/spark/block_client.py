@@ -43,10 +43,10 @@ class Connection:
     def read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
-            more = self.socket.recv(size - len(data))
-            if not more:
+            received = self.socket.recv(size - len(data))
+            if not received:
                 raise EOFError
-            data += more
+            data += received
         return data
 
     def receive(self) -> tuple[int, bytes]:
@@ -87,22 +87,22 @@ def request(port: int, take: Callable[[Connection, str], bytes], name: str) -> b
 
 
 def main() -> None:
-    asked = json.load(sys.stdin)
+    instructions = json.load(sys.stdin)
     base64.b64encode(b"").hex().encode("idna")  # import the codecs before root's rights are dropped
     if os.getuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-    got: dict[str, str] = {}
-    wanted = [(Connection.block, name) for name in asked["blocks"]]
-    wanted += [(Connection.stream, name) for name in asked["streams"]]
-    for port in asked["ports"]:
+    contents: dict[str, str] = {}
+    reads = [(Connection.block, name) for name in instructions["blocks"]]
+    reads += [(Connection.stream, name) for name in instructions["streams"]]
+    for port in instructions["ports"]:
         with contextlib.suppress(TimeoutError):  # a port that does not reply
-            for take, name in wanted:
+            for take, name in reads:
                 data = request(port, take, name)
                 if data:
-                    got[name] = base64.b64encode(data).decode()
-    print(json.dumps({"uid": os.getuid(), "got": got}))
+                    contents[name] = base64.b64encode(data).decode()
+    print(json.dumps({"uid": os.getuid(), "got": contents}))
 
 
 if __name__ == "__main__":

@@ -25,16 +25,16 @@ def main() -> None:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-    found: set[str] = set()
-    seen: set[str] = set()
+    command_lines: set[str] = set()
+    classes: set[str] = set()
     while not select.select([sys.stdin], [], [], 0.01)[0]:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 line = path.read_bytes()
-                seen.update(name.decode() for name in CLASSES if name in line)
+                classes.update(name.decode() for name in CLASSES if name in line)
                 if CANARY in line:
-                    found.add(line.replace(b"\0", b" ").decode(errors="replace"))
-    print(json.dumps({"found": sorted(found), "seen": sorted(seen)}))
+                    command_lines.add(line.replace(b"\0", b" ").decode(errors="replace"))
+    print(json.dumps({"found": sorted(command_lines), "seen": sorted(classes)}))
 
 
 if __name__ == "__main__":

@@ -295,14 +295,14 @@ class Key:
 
 def known_keys(spark: SparkSession) -> list[Key]:
     """Return all keys whose values are not checked by the settings check, ordered by name."""
-    found = [
+    keys = [
         *_of_spark(spark),
         *_of_delta_tables(spark),
         *_of_iceberg_tables(spark),
         *(Key(name, tuple(_words(name))) for name in _constants(spark, [_ICEBERG_CLASS])),
         *(Key(name, tuple(_words(name))) for name in _constants(spark, _HADOOP_CLASSES)),
     ]
-    return sorted({key.name: key for key in found}.values(), key=lambda key: key.name)
+    return sorted({key.name: key for key in keys}.values(), key=lambda key: key.name)
 
 
 def _of_spark(spark: SparkSession) -> Iterator[Key]:
@@ -335,30 +335,30 @@ def _of_delta_tables(spark: SparkSession) -> Iterator[Key]:
 
 def _of_iceberg_tables(spark: SparkSession) -> Iterator[Key]:
     """Yield the keys of default properties of tables in the target's Iceberg catalogs."""
-    fields = {each.getName(): each for each in _class(spark, _ICEBERG_PROPERTIES).getFields()}
+    fields = {field.getName(): field for field in _class(spark, _ICEBERG_PROPERTIES).getFields()}
     reserved = set(fields["RESERVED_PROPERTIES"].get(None)) - {"format-version"}
-    for constant, each in fields.items():
-        is_text = each.getType().getName() == "java.lang.String"
-        name = str(each.get(None)) if is_text else ""
+    for constant, field in fields.items():
+        is_text = field.getType().getName() == "java.lang.String"
+        name = str(field.get(None)) if is_text else ""
         is_default = re.search(r"_DEFAULT(_SINCE|$)", constant)
         if not re.fullmatch(r"[a-z]+[.-][\w.-]*\w", name) or name in reserved or is_default:
             continue
-        words = next((w for known, w in _ICEBERG_WORDS.items() if re.fullmatch(known, name)), ())
+        values = next((w for known, w in _ICEBERG_WORDS.items() if re.fullmatch(known, name)), ())
         shared = constant.removeprefix("DELETE_")  # delete files have the defaults of data files
         default = fields.get(f"{constant}_DEFAULT") or fields.get(f"{shared}_DEFAULT")
-        shown = "" if default is None else str(default.get(None)).lower()
-        yield Key(_ICEBERG_TABLES + name, words or tuple(_other_values(shown)))
+        default_text = "" if default is None else str(default.get(None)).lower()
+        yield Key(_ICEBERG_TABLES + name, values or tuple(_other_values(default_text)))
 
 
 def _others(spark: SparkSession, name: str, default: str) -> Iterator[str]:
     """Yield the values of a key that Spark's own check accepts."""
     if _LOG_LEVEL.search(name):
         return
-    refused = _refusal(spark, name, "no such value")
-    words, kind = _ONE_OF.search(refused), _TYPE.search(refused)
+    message = _refusal(spark, name, "no such value")
+    allowed, kind = _ONE_OF.search(message), _TYPE.search(message)
     tried: Iterable[str] = _WORDS.get(name, ())
-    if words is not None:
-        tried = [word for word in words[1].split(", ") if word.lower() != default.lower()]
+    if allowed is not None:
+        tried = [word for word in allowed[1].split(", ") if word.lower() != default.lower()]
     elif not tried:
         tried = list(_other_values(default)) or (_OF_TYPE.get(kind[1], ()) if kind else ())
     for value in tried:
@@ -383,15 +383,15 @@ def _other_values(default: str) -> Iterator[str]:
     number = _NUMBER.fullmatch(default)
     if number is None:
         return
-    whole, fraction, unit = int(number[1]), number[2], number[3]
+    integer, fraction, unit = int(number[1]), number[2], number[3]
     if fraction:
-        yield from ("0.1", f"{whole * 4 + 1}.0")
+        yield from ("0.1", f"{integer * 4 + 1}.0")
     elif unit.lower() in _SIZES:
-        yield from ("1k", f"{whole * 4}{unit}")
+        yield from ("1k", f"{integer * 4}{unit}")
     else:
-        yield f"{int(whole != 1)}{unit}"
-        large = whole * 4 if whole > 0 else 1000
-        yield f"{large if large < 2**31 else whole // 4}{unit}"
+        yield f"{int(integer != 1)}{unit}"
+        large = integer * 4 if integer > 0 else 1000
+        yield f"{large if large < 2**31 else integer // 4}{unit}"
 
 
 def _words(name: str) -> Iterator[str]:
@@ -424,10 +424,10 @@ def static_keys(spark: SparkSession) -> list[Key]:
     """Return the keys of Spark SQL and Delta Lake that apply to a whole process."""
     _class(spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$")
     conf = _class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
-    entries, found = conf.getConfigEntries().iterator(), []
+    entries, keys = conf.getConfigEntries().iterator(), []
     while entries.hasNext():
         entry = entries.next()
         name, default = str(entry.key()), str(entry.defaultValueString())
         if conf.isStaticConfigKey(name) and get_required(name) is None:
-            found.append(Key(name, STATIC_WORDS.get(name) or tuple(_other_values(default))))
-    return sorted(found, key=lambda key: key.name)
+            keys.append(Key(name, STATIC_WORDS.get(name) or tuple(_other_values(default))))
+    return sorted(keys, key=lambda key: key.name)

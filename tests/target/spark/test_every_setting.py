@@ -147,7 +147,7 @@ SOUGHT: Final = {
 
 
 def make_record(key: str, shift: int) -> Row:
-    return {"id": key} | {name: each[shift % len(each)] for name, each in VALUES.items()}
+    return {"id": key} | {name: values[shift % len(values)] for name, values in VALUES.items()}
 
 
 BATCHES: Final = (
@@ -159,8 +159,8 @@ ENCODE: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 def messages(*, keyed: bool) -> Iterator[bytes]:
     keys = ["id"] if keyed else []
-    described = {"type": "object", "properties": PROPERTIES}
-    yield line({"type": "SCHEMA", "stream": "a", "schema": described, "key_properties": keys})
+    schema = {"type": "object", "properties": PROPERTIES}
+    yield line({"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": keys})
     for row in (*BATCHES[0], *BATCHES[1], *([] if keyed else misfits())):
         yield line({"type": "RECORD", "stream": "a", "record": row})
 
@@ -182,17 +182,17 @@ def stored(name: str, value: Any) -> Any:
     if name in {"day", "part"} and value is not None:
         return date.fromisoformat(value)
     if name == "at" and value is not None:
-        at = datetime.fromisoformat(value)
-        return at if at.tzinfo else at.replace(tzinfo=UTC)
+        time = datetime.fromisoformat(value)
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
     if isinstance(value, dict):
-        return {inner: stored(inner, each) for inner, each in value.items()}
-    return [stored("", each) for each in value] if isinstance(value, list) else value
+        return {inner: stored(inner, item) for inner, item in value.items()}
+    return [stored("", item) for item in value] if isinstance(value, list) else value
 
 
 def shown(value: Any) -> str:
     """Return a text of a value; equal texts mean equal values."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name!r}: {shown(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{name!r}: {shown(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(shown, value))}]"
     if isinstance(value, datetime):
@@ -233,8 +233,8 @@ class Sweep:
                 yield f"{settings}: {difference}"
             return
         half = len(settings) // 2
-        found = [*self.search(settings[:half]), *self.search(settings[half:])]
-        yield from found or ([f"{settings} together: {difference}"] if difference else [])
+        differences = [*self.search(settings[:half]), *self.search(settings[half:])]
+        yield from differences or ([f"{settings} together: {difference}"] if difference else [])
 
     def load(self, settings: Sequence[Setting]) -> tuple[str, str]:
         """Return the error of a load, or the difference between its rows and those sent."""
@@ -287,25 +287,27 @@ def difference(plain: SparkSession, tables: Path, format: str) -> str:
 
     if read("a").schema.simpleString() != TYPE:
         return f"the type is {read('a').schema.simpleString()}"
-    wanted = expected(keyed=keyed)
-    found = sorted(map(shown, read("a").toArrow().to_pylist()))
-    sent = sorted(map(shown, wanted))
-    if found != sent:
-        return f"found {set(found) - set(sent) or len(found)}, not {set(sent) - set(found)}"
+    expected_rows = expected(keyed=keyed)
+    loaded = sorted(map(shown, read("a").toArrow().to_pylist()))
+    sent = sorted(map(shown, expected_rows))
+    if loaded != sent:
+        return f"found {set(loaded) - set(sent) or len(loaded)}, not {set(sent) - set(loaded)}"
     read("a").createOrReplaceTempView("a")
     probes = (f"SELECT '{name}' FROM a WHERE {is_met}" for name, is_met in PROBES.items())  # noqa: S608
-    met = [name for (name,) in plain.sql(" UNION ALL ".join(probes)).collect()]
+    probe_names = [name for (name,) in plain.sql(" UNION ALL ".join(probes)).collect()]
     for name in PROBES:
         sought = stored(name, VALUES[name][SOUGHT[name]])
-        there = sum(shown(row[COLUMNS.get(name, name)]) == shown(sought) for row in wanted)
-        assert there
-        if met.count(name) != there:
-            return f"{met.count(name)} rows have {PROBES[name]}, not {there}"
+        expected_count = sum(
+            shown(row[COLUMNS.get(name, name)]) == shown(sought) for row in expected_rows
+        )
+        assert expected_count
+        if probe_names.count(name) != expected_count:
+            return f"{probe_names.count(name)} rows have {PROBES[name]}, not {expected_count}"
     if keyed:
         return ""
     aside = sorted(row["raw"] for row in read("a__quarantine").toArrow().to_pylist())
-    odd = sorted(ENCODE(row).decode() for row in misfits())
-    return "" if aside == odd else f"set aside were {aside}"
+    misfit_lines = sorted(ENCODE(row).decode() for row in misfits())
+    return "" if aside == misfit_lines else f"set aside were {aside}"
 
 
 ENDING: Final = frozenset(
@@ -336,10 +338,10 @@ def rounds(keys: Sequence[Key], size: int) -> Iterator[list[Setting]]:
     mixed = sorted(keys, key=lambda key: zlib.crc32(key.name.encode()))
     for number in range(max(len(key.others) for key in keys)):
         settings = [(key.name, key.others[number]) for key in mixed if number < len(key.others)]
-        tried = [each for each in settings if not list(find_conflicts(dict([each])))]
-        yield from ([each] for each in tried if each[0] in ENDING)
-        others = [each for each in tried if each[0] not in ENDING]
-        yield from (others[begin : begin + size] for begin in range(0, len(others), size))
+        tried = [setting for setting in settings if not list(find_conflicts(dict([setting])))]
+        yield from ([setting] for setting in tried if setting[0] in ENDING)
+        combinable = [setting for setting in tried if setting[0] not in ENDING]
+        yield from (combinable[begin : begin + size] for begin in range(0, len(combinable), size))
 
 
 @pytest.fixture(scope="module")
@@ -377,7 +379,9 @@ def test_no_accepted_setting_changes_values(
 ) -> None:
     assert sweep.load([]) == ("", "")
     concerned = [key for key in keys if re.match(pattern, key.name)]
-    assert [found for settings in rounds(concerned, size) for found in sweep.search(settings)] == []
+    assert [
+        mismatch for settings in rounds(concerned, size) for mismatch in sweep.search(settings)
+    ] == []
     assert len(sweep.failed) < len(concerned) / 10  # otherwise the loads would prove little
 
 
@@ -393,9 +397,9 @@ FALSIFYING: Final = {
 @pytest.mark.parametrize("key", FALSIFYING)
 def test_search_finds_a_value_changing_setting_among_others(sweep: Sweep, key: str) -> None:
     harmless = [("spark.sql.parquet.compression.codec", "gzip"), ("parquet.block.size", "4096")]
-    [found] = sweep.search([harmless[0], (key, FALSIFYING[key]), harmless[1]])
-    assert key in found
-    assert harmless[0][0] not in found
+    [mismatch] = sweep.search([harmless[0], (key, FALSIFYING[key]), harmless[1]])
+    assert key in mismatch
+    assert harmless[0][0] not in mismatch
 
 
 def test_keys_without_values_to_try_are_listed(keys: list[Key]) -> None:

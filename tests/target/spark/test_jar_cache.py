@@ -76,33 +76,33 @@ def test_one_changed_byte_is_detected(cache: Path) -> None:
     assert str(jar) in refused(cache)
 
 
-@pytest.mark.parametrize("place", ["parent", "cache", "jars", "jar"])
+@pytest.mark.parametrize("which_path", ["parent", "cache", "jars", "jar"])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-def test_cache_writable_by_others_is_rejected(cache: Path, place: str, mode: int) -> None:
+def test_cache_writable_by_others_is_rejected(cache: Path, which_path: str, mode: int) -> None:
     """The jars could be replaced between the check and their use by Java."""
-    if (place, mode) == ("parent", 0o020) and os.getegid() == os.geteuid():
+    if (which_path, mode) == ("parent", 0o020) and os.getegid() == os.geteuid():
         os.chown(cache.parent, -1, STRANGER) if os.geteuid() == 0 else pytest.skip("own group")
     jars = cache / "jars"
-    places = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
-    changed = places[place]
+    paths = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
+    changed = paths[which_path]
     changed.chmod(stat.S_IMODE(changed.stat().st_mode) | mode)
     message = refused(cache)
     assert f"{changed} may be written by" in message
     assert "chmod -R go-w" in message
     assert "spark.jars.ivy" in message
-    if place == "parent":
+    if which_path == "parent":
         changed.chmod(0o1777)  # in a sticky folder no other user can rename the cache
         assert cached(cache, DELTA) is not None
 
 
 @as_root
-@pytest.mark.parametrize("place", ["parent", "cache", "jars", "jar"])
-def test_cache_of_another_user_is_rejected(cache: Path, place: str) -> None:
+@pytest.mark.parametrize("which_path", ["parent", "cache", "jars", "jar"])
+def test_cache_of_another_user_is_rejected(cache: Path, which_path: str) -> None:
     """The owner of a cache can change it at any time."""
     jars = cache / "jars"
-    places = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
-    os.chown(places[place], STRANGER, STRANGER)
-    assert f"{places[place]} belongs to another user" in refused(cache)
+    paths = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
+    os.chown(paths[which_path], STRANGER, STRANGER)
+    assert f"{paths[which_path]} belongs to another user" in refused(cache)
 
 
 def test_symbolic_link_to_a_published_jar_is_rejected(cache: Path, tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_new_cache_is_private_and_its_lock_follows_no_link(tmp_path: Path) -> No
 
 def test_truncated_jars_are_removed_before_jars_are_fetched(cache: Path) -> None:
     """Spark's resolver keeps any file with the name of a jar."""
-    whole, torn = (next((cache / "jars").glob(f"*{name}*")) for name in ("4.1", "storage"))
+    complete, torn = (next((cache / "jars").glob(f"*{name}*")) for name in ("4.1", "storage"))
     torn.write_bytes(torn.read_bytes()[:40])
     assert cached(cache, DELTA) is None
     remove_incomplete_jars(cache, DELTA)
-    assert list((cache / "jars").iterdir()) == [whole]
+    assert list((cache / "jars").iterdir()) == [complete]
 
 
 @pytest.mark.spark

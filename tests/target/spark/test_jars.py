@@ -35,14 +35,14 @@ def test_spark_without_an_iceberg_library_is_rejected_with_a_remedy(version: str
 
 
 def test_iceberg_jar_is_resolved_once_and_then_cached(tmp_path, monkeypatch) -> None:
-    asked = {"spark.jars.ivy": str(tmp_path)}
-    conf = format_conf("iceberg", asked, (), "4.1.4")
+    settings = {"spark.jars.ivy": str(tmp_path)}
+    conf = format_conf("iceberg", settings, (), "4.1.4")
     assert conf["spark.jars.packages"] == ICEBERG
     assert conf["spark.sql.extensions"] == EXTENSIONS
     assert ICEBERG in jars_hint("iceberg", conf)
     (jar,) = publish(monkeypatch, tmp_path, [ICEBERG])
     assert jar.endswith("/org.apache.iceberg_iceberg-spark-runtime-4.1_2.13-1.12.0.jar")
-    conf = format_conf("iceberg", asked, (), "4.1.4")
+    conf = format_conf("iceberg", settings, (), "4.1.4")
     assert conf["spark.jars"] == jar
     assert "spark.jars.packages" not in conf
 
@@ -51,20 +51,20 @@ def test_iceberg_jar_is_resolved_once_and_then_cached(tmp_path, monkeypatch) -> 
 def test_user_supplied_iceberg_jar_of_any_version_is_used(tmp_path, where: str) -> None:
     jar = "/x/iceberg-spark-runtime-4.1_2.13-1.13.0.jar"
     conf = {} if where == "jars" else {where: jar}
-    found = format_conf("iceberg", conf, [jar] if where == "jars" else (), "4.1.4")
-    assert ICEBERG not in str(found)
-    assert jar in {**conf, **found}["spark.jars" if where == "jars" else where]
+    jar_conf = format_conf("iceberg", conf, [jar] if where == "jars" else (), "4.1.4")
+    assert ICEBERG not in str(jar_conf)
+    assert jar in {**conf, **jar_conf}["spark.jars" if where == "jars" else where]
 
 
 def test_one_spark_can_load_two_formats(tmp_path) -> None:
     ivy = {"spark.jars.ivy": str(tmp_path)}
     conf = {**ivy, **format_conf("iceberg", ivy, (), "4.1.4")}
-    both = {**conf, **format_conf("delta", conf, (), "4.1.4")}
-    assert both["spark.sql.extensions"].split(",") == [
+    conf_of_both = {**conf, **format_conf("delta", conf, (), "4.1.4")}
+    assert conf_of_both["spark.sql.extensions"].split(",") == [
         "io.delta.sql.DeltaSparkSessionExtension",
         EXTENSIONS,
     ]
-    assert both["spark.jars.packages"].split(",") == [
+    assert conf_of_both["spark.jars.packages"].split(",") == [
         "io.delta:delta-spark_4.1_2.13:4.4.0",
         ICEBERG,
     ]
@@ -87,10 +87,10 @@ def test_iceberg_catalog_caching_is_off_unless_set() -> None:
         "spark.sql.catalog.b.cache-enabled": "true",
         "spark.sql.catalog.c": "org.example.Catalog",
     }
-    found = format_conf("iceberg", conf, (), "4.1.4")
-    assert found["spark.sql.catalog.a.cache-enabled"] == "false"
-    assert found["spark.sql.catalog.b.cache-enabled"] == "true"
-    assert "spark.sql.catalog.c.cache-enabled" not in found
+    jar_conf = format_conf("iceberg", conf, (), "4.1.4")
+    assert jar_conf["spark.sql.catalog.a.cache-enabled"] == "false"
+    assert jar_conf["spark.sql.catalog.b.cache-enabled"] == "true"
+    assert "spark.sql.catalog.c.cache-enabled" not in jar_conf
 
 
 def test_user_defined_spark_catalog_is_kept() -> None:
@@ -129,10 +129,10 @@ def test_truncated_jar_in_the_cache_is_resolved_again(tmp_path, monkeypatch):
     ],
 )
 def test_user_supplied_delta_jars_are_used(tmp_path, conf, jars):
-    found = format_conf("delta", {**conf, "spark.jars.ivy": str(tmp_path)}, jars, "4.1.4")
-    assert found.get("spark.jars.packages") == conf.get("spark.jars.packages")
-    assert found.get("spark.jars") == (jars[0] if jars else None)
-    assert "DeltaCatalog" in found["spark.sql.catalog.spark_catalog"]
+    jar_conf = format_conf("delta", {**conf, "spark.jars.ivy": str(tmp_path)}, jars, "4.1.4")
+    assert jar_conf.get("spark.jars.packages") == conf.get("spark.jars.packages")
+    assert jar_conf.get("spark.jars") == (jars[0] if jars else None)
+    assert "DeltaCatalog" in jar_conf["spark.sql.catalog.spark_catalog"]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_user_supplied_delta_jars_are_used(tmp_path, conf, jars):
 )
 def test_jar_whose_name_contains_delta_spark_does_not_replace_it(tmp_path, name):
     conf = {"spark.jars": f"/delta-spark/{name}", "spark.jars.ivy": str(tmp_path)}
-    found = format_conf("delta", conf, (), "4.1.4")
-    assert found["spark.jars.packages"] == DELTA[0]
+    jar_conf = format_conf("delta", conf, (), "4.1.4")
+    assert jar_conf["spark.jars.packages"] == DELTA[0]
 
 
 def test_spark_without_a_delta_library_is_rejected_with_a_remedy():

@@ -27,8 +27,8 @@ PACKAGE = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-at
 KEY = "spark.driver.extraJavaOptions"
 
 
-def options(given: str = "", *, small_runs: bool = False) -> list[str]:
-    return list(jvm_options(given, small_runs=small_runs))
+def options(user_options: str = "", *, small_runs: bool = False) -> list[str]:
+    return list(jvm_options(user_options, small_runs=small_runs))
 
 
 def test_small_runs_disable_the_c2_compiler() -> None:
@@ -44,11 +44,11 @@ def test_user_defined_garbage_collector_replaces_the_default() -> None:
 
 
 def test_existing_class_archive_is_used(tmp_path) -> None:
-    there, absent = tmp_path / "a.jsa", tmp_path / "b.jsa"
-    there.touch()
-    assert f"-XX:SharedArchiveFile={there}" in list(archive_options("", there))
+    existing, absent = tmp_path / "a.jsa", tmp_path / "b.jsa"
+    existing.touch()
+    assert f"-XX:SharedArchiveFile={existing}" in list(archive_options("", existing))
     assert list(archive_options("", absent)) == []
-    assert list(archive_options("-XX:SharedArchiveFile=/mine", there)) == []
+    assert list(archive_options("-XX:SharedArchiveFile=/mine", existing)) == []
 
 
 @pytest.mark.parametrize("change", ["file", "folder", "link", "owner"])
@@ -209,16 +209,16 @@ def test_jars_of_the_format_are_on_the_class_path(
     assert {Path(jar).name for jar in jars} < of_home
 
 
-@pytest.mark.parametrize("way", ["spark.jars", "spark.driver.extraClassPath", "SPARK_CONF_DIR"])
+@pytest.mark.parametrize("setting", ["spark.jars", "spark.driver.extraClassPath", "SPARK_CONF_DIR"])
 def test_jars_of_the_format_are_used_with_other_jars(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     """Classes on the class path cannot use classes of jars that Spark loads later."""
     jars = publish(monkeypatch, tmp_path / "ivy", DELTA)
-    if way.startswith("spark"):
-        loaded, of_home = plan(tmp_path / "ivy", **{way: "/mine/other.jar"})
+    if setting.startswith("spark"):
+        loaded, of_home = plan(tmp_path / "ivy", **{setting: "/mine/other.jar"})
     else:
-        monkeypatch.setenv(way, str(tmp_path))
+        monkeypatch.setenv(setting, str(tmp_path))
         loaded, of_home = plan(tmp_path / "ivy")
     assert set(jars) <= set(loaded.split(","))
     assert not {Path(jar).name for jar in jars} & of_home

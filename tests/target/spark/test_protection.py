@@ -123,17 +123,17 @@ def test_settings_are_not_passed_to_the_jvm_as_arguments() -> None:
 
 
 def test_files_of_a_failed_start_are_removed() -> None:
-    found: list[Path] = []
+    files: list[Path] = []
 
     def fail() -> None:
         with launch_environment(SECRETS, JAVA, {}) as arguments:
-            found.append(Path(shlex.split(arguments["PYSPARK_SUBMIT_ARGS"])[1]))
-            assert found[0].is_file()
+            files.append(Path(shlex.split(arguments["PYSPARK_SUBMIT_ARGS"])[1]))
+            assert files[0].is_file()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         fail()
-    assert not found[0].parent.exists()
+    assert not files[0].parent.exists()
 
 
 def test_settings_from_the_environment_apply_and_are_hidden(tmp_path: Path) -> None:
@@ -163,9 +163,9 @@ def test_settings_from_the_environment_apply_and_are_hidden(tmp_path: Path) -> N
 @pytest.mark.parametrize("options", ["-Da='CANARY", '-Da="CANARY', "-Da=CANARY\\"])
 def test_options_with_an_unpaired_quote_are_rejected_without_being_shown(options: str) -> None:
     conf = {"spark.driver.extraJavaOptions": options}
-    with pytest.raises(SparkUnavailableError, match="Options has an unpaired quot") as refused:
+    with pytest.raises(SparkUnavailableError, match="Options has an unpaired quot") as raised:
         launch_environment(conf, JAVA, {}).__enter__()
-    assert "CANARY" not in str(refused.value)
+    assert "CANARY" not in str(raised.value)
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]", "local-cluster[1,1,1024]"])
@@ -181,9 +181,11 @@ def test_local_master_requires_a_new_secret_for_each_run(
     assert first["spark.authenticate.secret"] != second["spark.authenticate.secret"]
     warn_if_open(master, first)
     assert not caplog.records
-    own = {"spark.authenticate": "false", "spark.redaction.regex": "mine"}
-    opened = build_start_conf(SparkSettings(master=master, format="parquet", conf=own), "4.1.4")
-    assert own.items() <= opened.items()
+    user_conf = {"spark.authenticate": "false", "spark.redaction.regex": "mine"}
+    opened = build_start_conf(
+        SparkSettings(master=master, format="parquet", conf=user_conf), "4.1.4"
+    )
+    assert user_conf.items() <= opened.items()
     with caplog.at_level(logging.WARNING):
         warn_if_open(master, opened)
     assert "spark.authenticate is false" in caplog.text
@@ -204,7 +206,7 @@ CLOSED = {
 
 
 @pytest.mark.parametrize(
-    ("master", "conf", "words"),
+    ("master", "conf", "arguments"),
     [
         ("local[2]", {}, []),
         ("local[2]", {"spark.authenticate": "false"}, ["spark.authenticate is false"]),
@@ -247,11 +249,11 @@ CLOSED = {
     ],
 )
 def test_unprotected_cluster_settings_are_reported(
-    master: str, conf: dict[str, str], words: list[str]
+    master: str, conf: dict[str, str], arguments: list[str]
 ) -> None:
-    found = list(find_weaknesses(master, conf))
-    assert len(found) == len(words), found
-    for weakness, word in zip(found, words, strict=True):
+    weaknesses = list(find_weaknesses(master, conf))
+    assert len(weaknesses) == len(arguments), weaknesses
+    for weakness, word in zip(weaknesses, arguments, strict=True):
         assert word in weakness
         assert "CANARY" not in weakness
 
@@ -271,9 +273,9 @@ def test_unprotected_cluster_settings_are_reported(
     ],
 )
 def test_spark_connect_without_tls_is_reported(remote: str, is_open: bool) -> None:
-    found = list(find_weaknesses_of_remote(remote))
-    assert bool(found) is is_open
-    assert all("use_ssl=true" in each and "CANARY" not in each for each in found)
+    weaknesses = list(find_weaknesses_of_remote(remote))
+    assert bool(weaknesses) is is_open
+    assert all("use_ssl=true" in weakness and "CANARY" not in weakness for weakness in weaknesses)
 
 
 # With the tests' Spark
@@ -292,24 +294,24 @@ def test_settings_round_trip_through_the_properties_file(spark: SparkSession) ->
     conf |= {"spark.words": "#é€😀\u2028", "spark.empty": "", "!spark": "\\u0041"}
     jvm: Any = spark.sparkContext._jvm
     with properties_file(conf) as file:
-        found = jvm.java.util.Properties()
-        found.load(jvm.java.io.FileReader(file))
-    assert {key: found.getProperty(key) for key in found.stringPropertyNames()} == conf
+        properties = jvm.java.util.Properties()
+        properties.load(jvm.java.io.FileReader(file))
+    assert {key: properties.getProperty(key) for key in properties.stringPropertyNames()} == conf
 
 
 @pytest.mark.spark
 def test_command_line_of_the_jvm_contains_no_setting(spark_session: Session) -> None:
     """SEC6: the command line of the JVM contains no setting."""
-    shown = Path(f"/proc/{spark_session.jvm_pid}/cmdline").read_text(encoding="utf-8")
-    words = shown.split("\0")
-    assert "--conf" not in words
-    own = [word for word in words if word.startswith("-D")]
-    assert not [word for word in own if "spark." in word or "log4j" in word]
+    command_line = Path(f"/proc/{spark_session.jvm_pid}/cmdline").read_text(encoding="utf-8")
+    arguments = command_line.split("\0")
+    assert "--conf" not in arguments
+    definitions = [word for word in arguments if word.startswith("-D")]
+    assert not [word for word in definitions if "spark." in word or "log4j" in word]
     context = spark_session.spark().sparkContext
     secret = context.getConf().get("spark.authenticate.secret")
     assert secret
-    assert secret not in shown
-    assert not Path(words[words.index("--properties-file") + 1]).exists()
+    assert secret not in command_line
+    assert not Path(arguments[arguments.index("--properties-file") + 1]).exists()
 
 
 @pytest.mark.spark
@@ -325,7 +327,7 @@ def test_spark_redacts_secrets_and_shows_other_settings(spark: SparkSession) -> 
             java.put(key, value)
         scala = jvm.scala.jdk.javaapi.CollectionConverters.asScala(java).toSeq()
         redacted = utils.redact(conf, scala)
-        pairs = [redacted.apply(at) for at in range(redacted.size())]
+        pairs = [redacted.apply(index) for index in range(redacted.size())]
         return [pair._1() for pair in pairs if pair._2() == settings[pair._1()]]
 
     assert shown(SECRETS) == []
@@ -343,15 +345,15 @@ def listening_ports(pid: int) -> dict[int, str]:
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
                 sockets.add(str(link.readlink()).removeprefix("socket:[").rstrip("]"))
-    found = {}
+    addresses = {}
     for table in ("tcp", "tcp6"):
         text = Path(f"/proc/net/{table}").read_text(encoding="ascii")
         for line in text.splitlines()[1:]:
             fields = line.split()
             address, _, port = fields[1].partition(":")
             if fields[3] == "0A" and fields[9] in sockets:
-                found[int(port, 16)] = address
-    return found
+                addresses[int(port, 16)] = address
+    return addresses
 
 
 def is_loopback(address: str) -> bool:
@@ -364,9 +366,9 @@ def fetch_without_secret(
     ports: list[int], blocks: list[str], streams: list[str]
 ) -> dict[str, bytes]:
     """Return the data that a client without a secret gets, as another user if possible."""
-    asked = json.dumps({"ports": ports, "blocks": blocks, "streams": streams})
+    request = json.dumps({"ports": ports, "blocks": blocks, "streams": streams})
     process = subprocess.run(
-        [sys.executable, str(CLIENT)], input=asked, capture_output=True, text=True, check=True
+        [sys.executable, str(CLIENT)], input=request, capture_output=True, text=True, check=True
     )
     output = json.loads(process.stdout)
     assert output["uid"] != 0
@@ -380,7 +382,7 @@ def test_other_users_get_no_blocks_of_a_running_spark(spark_session: Session) ->
     The control, a Spark that requires no secret, is among the thorough tests.
     """
     assert spark_session.jvm_pid is not None
-    blocks, kept = hold(spark_session.spark(), "MARKED-ROW-")
+    blocks, cached_frames = hold(spark_session.spark(), "MARKED-ROW-")
     assert [name for name in blocks if name.startswith("shuffle")]
     ports = listening_ports(spark_session.jvm_pid)
     assert len(ports) >= 3
@@ -388,7 +390,7 @@ def test_other_users_get_no_blocks_of_a_running_spark(spark_session: Session) ->
     jars = spark_session.spark().sparkContext.getConf().get("spark.jars") or ""
     streams = [f"/jars/{Path(jar).name}" for jar in jars.split(",") if jar]
     assert fetch_without_secret(list(ports), blocks, streams) == {}
-    del kept
+    del cached_frames
 
 
 # With their own Spark
@@ -415,14 +417,14 @@ def test_java_options_stay_hidden_with_any_library_path(other_java: str, tmp_pat
         encoding="utf-8",
     )
     java = check_java()
-    given = {"LD_LIBRARY_PATH": f"{tmp_path}:{other_java}"}
-    with launch_environment(options, java, given) as variables:
+    environment = {"LD_LIBRARY_PATH": f"{tmp_path}:{other_java}"}
+    with launch_environment(options, java, environment) as variables:
         folder = Path(shlex.split(variables["PYSPARK_SUBMIT_ARGS"])[1]).parent
         command = [java, f"@{folder}/java-1.options", str(program)]
-        shown = subprocess.run(
-            command, env={**given, **variables}, capture_output=True, text=True, check=True
+        process = subprocess.run(
+            command, env={**environment, **variables}, capture_output=True, text=True, check=True
         )
-    line, _, known = shown.stdout.rpartition("\0")
+    line, _, known = process.stdout.rpartition("\0")
     assert known == "CANARY"
     assert "CANARY" not in line
     library = {"spark.driver.extraLibraryPath": other_java}
@@ -472,15 +474,15 @@ def test_blocks_are_readable_only_without_authentication(master: str) -> None:
 
     def stolen(spark: dict[str, Any]) -> dict[str, bytes]:
         processes = [spark["jvm"], *list_descendants(spark["jvm"])]
-        found = {port: host for pid in processes for port, host in listening_ports(pid).items()}
-        assert all(map(is_loopback, found.values())), found
+        ports = {port: host for pid in processes for port, host in listening_ports(pid).items()}
+        assert all(map(is_loopback, ports.values())), ports
         shuffles = [f"shuffle_0_{task}_{part}" for task in range(4) for part in range(2)]
-        return fetch_without_secret(list(found), [*spark["blocks"], *shuffles], [stream])
+        return fetch_without_secret(list(ports), [*spark["blocks"], *shuffles], [stream])
 
     with start_block_holder(master, **conf, **{"spark.authenticate": "false"}) as spark:
-        found = stolen(spark)
-        assert found.keys() >= {*spark["blocks"], "shuffle_0_0_0", stream}
-        assert all(b"MARKED-ROW-" in data for name, data in found.items() if name != stream)
+        blocks = stolen(spark)
+        assert blocks.keys() >= {*spark["blocks"], "shuffle_0_0_0", stream}
+        assert all(b"MARKED-ROW-" in data for name, data in blocks.items() if name != stream)
     with start_block_holder(master, **conf) as spark:
         assert stolen(spark) == {}
 

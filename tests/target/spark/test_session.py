@@ -128,8 +128,8 @@ def test_session_starts_stops_and_restarts(tmp_path):
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout == "STATE\n"
-    quiet, _, _ = process.stderr.partition("QUIET UNTIL HERE")
-    results = [line for line in quiet.splitlines() if "incubator" not in line]
+    log_before, _, _ = process.stderr.partition("QUIET UNTIL HERE")
+    results = [line for line in log_before.splitlines() if "incubator" not in line]
     assert results == ["NOISE OF THE JVM"]
     assert wait_for_end(int(process.stderr.split()[-1]))
 
@@ -196,8 +196,8 @@ def test_unavailable_jars_are_an_error_with_remedies(tmp_path):
     )
     assert process.returncode == 0, process.stderr
     assert process.stdout.startswith("SparkUnavailableError Spark's jars could not be fetched (")
-    for words in ("delta-spark_4.1", "setting jars", "format to parquet", "Maven Central"):
-        assert words in process.stdout
+    for text in ("delta-spark_4.1", "setting jars", "format to parquet", "Maven Central"):
+        assert text in process.stdout
     assert "unresolved dependency" in process.stderr
 
 
@@ -299,8 +299,8 @@ def test_java_home_without_java_is_an_error_despite_java_on_the_path(tmp_path):
     ],
 )
 def test_jvm_gets_a_locale_with_utf8_paths(environ, variables):
-    with launch_environment({}, "java", environ) as found:
-        assert {name: found[name] for name in found if name == "LC_ALL"} == variables
+    with launch_environment({}, "java", environ) as environment:
+        assert {name: environment[name] for name in environment if name == "LC_ALL"} == variables
 
 
 def test_end_of_the_jvm_is_found_although_its_connection_broke_first():
@@ -431,7 +431,7 @@ def test_local_spark_uses_the_scratch_folder_unless_set(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("master", "expected"),
     [
         ("local", "local[1,2]"),
         ("local[*]", "local[*,2]"),
@@ -441,6 +441,6 @@ def test_local_spark_uses_the_scratch_folder_unless_set(monkeypatch):
         ("spark://localhost:7077", "spark://localhost:7077"),
     ],
 )
-def test_local_master_gets_task_retries_on_request(given: str, made: str):
+def test_local_master_gets_task_retries_on_request(master: str, expected: str):
     """A number of tries that a user set is kept, and clusters have their own."""
-    assert SparkSettings(master=given).with_task_retries().master == made
+    assert SparkSettings(master=master).with_task_retries().master == expected

@@ -154,15 +154,15 @@ def test_accepted_classes_and_folders_do_not_change_values(
     spark_session: Session, tmp_path: Path, form: str
 ) -> None:
     sweep = Sweep(spark_session, tmp_path, form)
-    found, loaded = [], 0
+    differences, loaded = [], 0
     for settings in CLASSES:
         config = {"path": "/a", "format": form, "spark": dict(settings)}
         if not applies_to(settings, form) or config_settings.find_faults(config):
             continue
         fault, wrong = sweep.load(list(fill_folder(settings, tmp_path / "other")))
-        found += [f"{settings}: {wrong}"] if wrong else []
+        differences += [f"{settings}: {wrong}"] if wrong else []
         loaded += not fault
-    assert found == []
+    assert differences == []
     assert loaded >= 3, "nearly every load failed, so the settings were not tried"
 
 
@@ -177,5 +177,7 @@ def test_accepted_settings_of_a_process_do_not_change_values(
         [(key.name, key.others[number]) for key in keys if number < len(key.others)]
         for number in range(max(len(key.others) for key in keys))
     ]
-    assert [found for settings in (*rounds, *PROCESS) for found in sweep.search(settings)] == []
+    assert [
+        difference for settings in (*rounds, *PROCESS) for difference in sweep.search(settings)
+    ] == []
     assert len(sweep.failed) < len(keys) / 4, "too many loads failed to have tried the settings"

@@ -101,7 +101,7 @@ def test_any_legacy_key_is_rejected(name: str) -> None:
 def test_former_names_of_a_key_require_the_same_value() -> None:
     key = "spark.sql.legacy.parquet.datetimeRebaseModeInWrite"
     assert list(find_conflicts({key: "CORRECTED"})) == []
-    assert [found for found, _ in find_conflicts({key: "LEGACY"})] == [key]
+    assert [name for name, _ in find_conflicts({key: "LEGACY"})] == [key]
 
 
 @pytest.mark.parametrize("key", ["lake.table-default", "target_spark.table-override"])
@@ -149,8 +149,8 @@ def test_spark_defaults_conf_cannot_change_stored_values(tmp_path: Path) -> None
     env = {"SPARK_CONF_DIR": str(tmp_path)}
     process = load_in_process(tmp_path, {}, **env)
     assert process.returncode == 0, process.stderr
-    found = pyarrow.parquet.read_table(tmp_path / "tables" / "a").to_pylist()
-    assert sorted(row["at"].isoformat() for row in found) == [
+    table_rows = pyarrow.parquet.read_table(tmp_path / "tables" / "a").to_pylist()
+    assert sorted(row["at"].isoformat() for row in table_rows) == [
         "1500-01-01T00:00:00+00:00",
         "2024-07-01T10:00:00+00:00",
         "2024-07-01T12:00:00.000001+00:00",

@@ -49,13 +49,13 @@ def owners() -> Iterator[list[subprocess.Popen[str]]]:
         process.stdout.close()
 
 
-def start(owners, folder: Path, *words: str) -> tuple[subprocess.Popen[str], int | None]:
+def start(owners, folder: Path, *arguments: str) -> tuple[subprocess.Popen[str], int | None]:
     """Start a process that holds the lock; return it and its child's process id."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder), *words], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(folder), *arguments], stdout=subprocess.PIPE, text=True
     )
     owners.append(process)
-    child = int(process.stdout.readline()) if words else None
+    child = int(process.stdout.readline()) if arguments else None
     assert process.stdout.readline() == "held\n"
     return process, child
 
@@ -197,9 +197,9 @@ def test_each_job_has_its_own_lock_file(tmp_path, monkeypatch):
     assert lock_file_path(f"file://{folder}", "job") == lock_file_path(folder, "job")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    far = lock_file_path("s3a://bucket/tables", "job")
-    assert far.is_relative_to(tmp_path / "cache")
-    assert far != lock_file_path("s3a://bucket/others", "job")
+    remote_lock = lock_file_path("s3a://bucket/tables", "job")
+    assert remote_lock.is_relative_to(tmp_path / "cache")
+    assert remote_lock != lock_file_path("s3a://bucket/others", "job")
     JobLock.acquire("s3a://bucket/tables", "job").release()
 
 
@@ -244,9 +244,9 @@ def test_release_with_remove_deletes_the_lock_file(tmp_path):
     assert not lock_file_path(str(tmp_path), "once").exists()
 
 
-@pytest.mark.parametrize("held", ["real", "former"])
+@pytest.mark.parametrize("held_name", ["real", "former"])
 def test_second_run_with_another_spelling_of_the_path_is_rejected(
-    tmp_path: Path, held: str
+    tmp_path: Path, held_name: str
 ) -> None:
     """Without the setting job, the default job and its lock depend on the resolved location.
 
@@ -257,7 +257,7 @@ def test_second_run_with_another_spelling_of_the_path_is_rejected(
     link.symlink_to(real)
     config = {"path": str(link), "format": "parquet"}
     former = hashlib.sha256(f"parquet file://{link}".encode()).hexdigest()[:16]
-    job = settings.get_job_name({**config, "path": str(real)}) if held == "real" else former
+    job = settings.get_job_name({**config, "path": str(real)}) if held_name == "real" else former
     lease = JobLock.acquire(str(real), job)
     try:
         process = load_one_record(tmp_path, config)
@@ -291,10 +291,10 @@ def test_full_disk_for_the_lock_file_is_an_error(
         patch.setattr(os, "pwrite", full)
         with pytest.raises(TableError, match=r"cannot be written: .*No space left"):
             JobLock.acquire(str(tmp_path), "job")
-    held = JobLock.acquire(str(tmp_path), "job")
+    lock = JobLock.acquire(str(tmp_path), "job")
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
-        held.release()
+        lock.release()
     JobLock.acquire(str(tmp_path), "job").release()
 
 

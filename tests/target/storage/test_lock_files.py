@@ -62,9 +62,9 @@ def refused(folder: Path) -> str:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return the path of the job's lock file; its folder exists."""
-    found = lock_file_path(str(tmp_path), "job")
-    found.parent.mkdir(mode=0o700)
-    return found
+    lock_path = lock_file_path(str(tmp_path), "job")
+    lock_path.parent.mkdir(mode=0o700)
+    return lock_path
 
 
 def test_lock_file_and_its_folder_are_private(tmp_path: Path) -> None:

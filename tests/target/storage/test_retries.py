@@ -37,17 +37,19 @@ class SparkSaysError(Exception):
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Record the pauses between retries instead of waiting."""
-    noted: list[float] = []
-    monkeypatch.setattr(commit_retry, "_sleep", lambda seconds, _stopping: noted.append(seconds))
-    return noted
+    pauses_made: list[float] = []
+    monkeypatch.setattr(
+        commit_retry, "_sleep", lambda seconds, _stopping: pauses_made.append(seconds)
+    )
+    return pauses_made
 
 
 def failing(*errors: Exception) -> Callable[[], str]:
-    left = list(errors)
+    remaining = list(errors)
 
     def step() -> str:
-        if left:
-            raise left.pop(0)
+        if remaining:
+            raise remaining.pop(0)
         return "done"
 
     return step
@@ -172,15 +174,15 @@ def test_check_before_a_retry_can_raise_another_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "error, words",
+    "error, message",
     [
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
         (SparkSaysError("x\nCaused by: java.io.IOException: File too large"), "File too large"),
     ],
 )
-def test_full_disk_error_names_the_file(error: Exception, words: str) -> None:
+def test_full_disk_error_names_the_file(error: Exception, message: str) -> None:
     with (
-        pytest.raises(DiskFullError, match=rf"table a \(/x\): {words}\..* Make room, and start"),
+        pytest.raises(DiskFullError, match=rf"table a \(/x\): {message}\..* Make room, and start"),
         disk_full_context("table a (/x)", "Make room"),
     ):
         raise error

@@ -40,12 +40,12 @@ def test_run_checks_its_own_staging_folder() -> None:
 @pytest.mark.spark
 def test_check_of_a_shared_folder_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
     """Created folders and old probes of dead runs are removed; others' probes are kept."""
-    mine, new = tmp_path / "mine", tmp_path / "a" / "b"
+    staging, new = tmp_path / "mine", tmp_path / "a" / "b"
     for name, age in (("_target-spark-probe-old", 7200), ("_target-spark-probe-new", 0)):
-        (mine / name).mkdir(parents=True)
-        os.utime(mine / name, times=(time.time() - age, time.time() - age))
-    check_shared(spark, {"staging": str(mine), "path": str(new)}, lambda: 2, 4)
-    assert [each.name for each in mine.iterdir()] == ["_target-spark-probe-new"]
+        (staging / name).mkdir(parents=True)
+        os.utime(staging / name, times=(time.time() - age, time.time() - age))
+    check_shared(spark, {"staging": str(staging), "path": str(new)}, lambda: 2, 4)
+    assert [path.name for path in staging.iterdir()] == ["_target-spark-probe-new"]
     assert not (tmp_path / "a").exists()
 
 

@@ -124,15 +124,15 @@ def test_folder_of_an_active_run_is_kept_and_that_of_a_dead_one_removed(tmp_path
     ) as other:
         assert other.stdout is not None
         theirs = Path(os.fsdecode(other.stdout.readline().rstrip()))
-        mine = SpoolFolder(tmp_path)
+        own_folder = SpoolFolder(tmp_path)
         assert theirs.is_dir()
         other.kill()
         other.wait()
     assert theirs.is_dir()
     SpoolFolder(tmp_path).close()
     assert not theirs.exists()
-    assert mine.path.is_dir()
-    mine.close()
+    assert own_folder.path.is_dir()
+    own_folder.close()
 
 
 def test_folder_that_is_no_spool_is_not_removed(tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_incomplete_folder_of_a_dead_run_is_removed(tmp_path):
 def test_folder_removed_during_its_creation_is_created_again(tmp_path, monkeypatch):
     real, swept = fcntl.flock, []
 
-    def sweep(lock, how):
-        real(lock, how)
+    def sweep(lock, mode):
+        real(lock, mode)
         if not swept:
             swept.extend(tmp_path.iterdir())
             shutil.rmtree(swept[0])
@@ -188,22 +188,22 @@ def test_leftover_is_locked_until_it_is_deleted(tmp_path, monkeypatch):
 
     If it renamed the folder while the lock file was deleted, a third process would delete its rows.
     """
-    left = tmp_path / ".new-target-spark-x"
-    left.mkdir()
-    (left / "lock").touch()
-    real, found = shutil.rmtree, []
+    leftover = tmp_path / ".new-target-spark-x"
+    leftover.mkdir()
+    (leftover / "lock").touch()
+    real, removed = shutil.rmtree, []
 
     def remove(folder, **options):
-        if folder == left:
-            with (left / "lock").open("rb") as lock, pytest.raises(BlockingIOError):
+        if folder == leftover:
+            with (leftover / "lock").open("rb") as lock, pytest.raises(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found.append(folder)
+            removed.append(folder)
         real(folder, **options)
 
     monkeypatch.setattr(shutil, "rmtree", remove)
     SpoolFolder(tmp_path).close()
-    assert found == [left]
-    assert not left.exists()
+    assert removed == [leftover]
+    assert not leftover.exists()
 
 
 def test_spooled_files_are_readable_only_by_their_owner(tmp_path):
@@ -240,18 +240,18 @@ def test_full_disk_error_names_the_spool_folder(tmp_path, monkeypatch, when):
 
 
 def test_rest_of_an_interrupted_removal_is_removed(tmp_path):
-    left = tmp_path / f"target-spark-{'0' * 32}"
-    left.mkdir()
-    (left / "rows-1").write_bytes(b"{}\n")
+    leftover = tmp_path / f"target-spark-{'0' * 32}"
+    leftover.mkdir()
+    (leftover / "rows-1").write_bytes(b"{}\n")
     SpoolFolder(tmp_path).close()
-    assert not left.exists()
+    assert not leftover.exists()
 
 
 def test_files_written_late_by_a_dead_run_are_removed_on_close(tmp_path):
     folder = SpoolFolder(tmp_path)
-    left = tmp_path / f"target-spark-{'0' * 32}"
-    (left / "staged-1").mkdir(parents=True)
-    (left / "staged-1" / "part-1").write_bytes(b"rows")
+    leftover = tmp_path / f"target-spark-{'0' * 32}"
+    (leftover / "staged-1").mkdir(parents=True)
+    (leftover / "staged-1" / "part-1").write_bytes(b"rows")
     folder.close()
     assert not [*tmp_path.iterdir()]
 
@@ -263,10 +263,10 @@ def test_too_long_record_is_an_error_that_names_the_limit(
     spool = Spool(folder, A)
     longest = b'{"x":"%s"}' % (b"x" * (RECORD_BYTES.whole - 8))
     spool.add(Rows(A, [longest]), 1)
-    words = (
+    message = (
         r"^Stream a: a record of 16,777,217 bytes is longer than 16 MiB.*TARGET_SPARK_RECORD_BYTES"
     )
-    with pytest.raises(InvalidInputLine, match=words):
+    with pytest.raises(InvalidInputLine, match=message):
         spool.add(Rows(A, [b"{}", longest + b" "]), 2)
     batch = spool.close_batch()
     assert (batch.count, batch.last) == (1, 1)

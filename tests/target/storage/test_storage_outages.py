@@ -67,11 +67,11 @@ class Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def do_GET(self) -> None:
-        place = urlsplit(self.path)
-        content = self.server.files[place.path.rpartition("/")[2]]
-        asked = dict(parse_qsl(place.query))
-        if asked["op"] == "OPEN":
-            self.read(content[int(asked.get("offset", 0)) :], here="here" in asked)
+        url = urlsplit(self.path)
+        content = self.server.files[url.path.rpartition("/")[2]]
+        query = dict(parse_qsl(url.query))
+        if query["op"] == "OPEN":
+            self.read(content[int(query.get("offset", 0)) :], here="here" in query)
             return
         size = len(content)
         answers: dict[str, Any] = {
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
             "LISTSTATUS": {"FileStatuses": {"FileStatus": [status(size)]}},
             "GETFILEBLOCKLOCATIONS": {"BlockLocations": {"BlockLocation": [block(size)]}},
         }
-        self.answer(json.dumps(answers[asked["op"]]).encode(), "application/json")
+        self.answer(json.dumps(answers[query["op"]]).encode(), "application/json")
 
     def do_DELETE(self) -> None:
         del self.server.files[urlsplit(self.path).path.rpartition("/")[2]]
@@ -108,9 +108,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def status(size: int) -> dict[str, Any]:
-    words = {"type": "FILE", "pathSuffix": "", "owner": "x", "group": "x", "permission": "644"}
+    fields = {"type": "FILE", "pathSuffix": "", "owner": "x", "group": "x", "permission": "644"}
     times = {"accessTime": 0, "modificationTime": 0}
-    return {"length": size, "blockSize": 1 << 20, "replication": 1, **words, **times}
+    return {"length": size, "blockSize": 1 << 20, "replication": 1, **fields, **times}
 
 
 def block(size: int) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def test_files_are_read_again_after_an_outage_and_loaded_once(
 
     def failing(_number: int) -> bool:
         nonlocal read
-        at = count_retries()
-        if at < len(away_after) and read == away_after[at]:
+        number = count_retries()
+        if number < len(away_after) and read == away_after[number]:
             return True
         read += 1
         return False
@@ -158,15 +158,15 @@ def test_files_are_read_again_after_an_outage_and_loaded_once(
         flush_rows=1, add_record_metadata=True, delete_batch_files=True, batch_schemes=["webhdfs"]
     )
     feed(loader, schema("a", ID, "id"), record("a", id=1))
-    for at, address in enumerate(addresses):
-        feed(loader, batch(address), record("a", id=10 * at + 19), state(at))
+    for number, address in enumerate(addresses):
+        feed(loader, batch(address), record("a", id=10 * number + 19), state(number))
     loader.finish(whole=True)
     loader.close()
     spool.close()
     assert delta.states[-1] == 1
-    found = [(row["_sdc_sequence"], row.id) for row in delta.read("a").collect()]
-    assert [one for _, one in sorted(found)] == [1, 10, 11, 19, 20, 21, 29]
-    assert len({sequence for sequence, _ in found}) == len(found)
+    loaded = [(row["_sdc_sequence"], row.id) for row in delta.read("a").collect()]
+    assert [id_ for _, id_ in sorted(loaded)] == [1, 10, 11, 19, 20, 21, 29]
+    assert len({sequence for sequence, _ in loaded}) == len(loaded)
     assert (count_retries(), read) == (2, 2)
     assert storage.files == {}
     assert delta.counts("a")["received"] == 7
@@ -203,9 +203,9 @@ def test_files_whose_rows_are_not_committed_are_kept(delta: Warehouse, storage: 
 def too_large() -> list[tuple[str, bytes, dict[str, str], str]]:
     """Return files that exceed a limit on memory, and the text of their errors."""
     page = io.BytesIO()
-    how: dict[str, Any] = {"use_dictionary": False, "data_page_size": 1 << 30}
+    options: dict[str, Any] = {"use_dictionary": False, "data_page_size": 1 << 30}
     rows = pa.table({"id": [os.urandom(500).hex() for _ in range(400)]})
-    parquet.write_table(rows, page, compression="none", write_batch_size=1 << 20, **how)
+    parquet.write_table(rows, page, compression="none", write_batch_size=1 << 20, **options)
     endless = gzip.compress(b"a" * 400_000_000, 1)
     long = b'{"id": 1}\n' * 99 + b'{"id": "%b"}\n' % (b"x" * 10_000)
     return [
@@ -217,7 +217,7 @@ def too_large() -> list[tuple[str, bytes, dict[str, str], str]]:
 
 def test_remote_file_with_too_long_lines_is_rejected(delta: Warehouse, storage: Storage) -> None:
     """SEC13: with the error for local files; Spark does not read the file."""
-    how = {"batch_schemes": ["webhdfs"], "batch_max_line_bytes": 10_000}
+    options = {"batch_schemes": ["webhdfs"], "batch_max_line_bytes": 10_000}
     good = storage.put("good.jsonl", {"id": 1}, {"id": 2})
     for name, content, encoding, reason in too_large():
         bad = storage.put(name)
@@ -225,10 +225,10 @@ def test_remote_file_with_too_long_lines_is_rejected(delta: Warehouse, storage: 
         text = rf"Stream a: batch file {bad} cannot be read: {reason}.*batch_max_line_bytes"
         messages = (batch(good), batch(bad, encoding=encoding), state(1))
         with pytest.raises(FilesError, match=text):
-            delta.load(schema("a", ID), *messages, **how)
+            delta.load(schema("a", ID), *messages, **options)
         assert delta.states == []
         assert not list((delta.folder.parent / "spool").iterdir())
-    assert delta.load(schema("a", ID), batch(good, good), state(1), **how) == [1]
+    assert delta.load(schema("a", ID), batch(good, good), state(1), **options) == [1]
     assert delta.rows("a") == [(1,), (1,), (2,), (2,)]
 
 

@@ -58,8 +58,8 @@ def test_s3_jars_are_loaded_wherever_an_s3_address_is_set(
     tmp_path: Path, addresses: tuple[str, ...], conf: dict[str, str]
 ) -> None:
     """An address of the run, an address in Spark's settings, or a setting of the storage."""
-    found = get_conf(tmp_path, *addresses, conf=conf)
-    packages = found["spark.jars.packages"].split(",")
+    jar_conf = get_conf(tmp_path, *addresses, conf=conf)
+    packages = jar_conf["spark.jars.packages"].split(",")
     assert packages[0] == DELTA
     assert set(ASKED) < set(packages)
     assert not any("bundle" in package for package in packages)
@@ -77,20 +77,20 @@ def test_azure_jar_is_loaded_wherever_an_azure_address_is_set(
     tmp_path: Path, addresses: tuple[str, ...], conf: dict[str, str]
 ) -> None:
     """The jar is loaded without dependencies that Spark has, and without those of wasb://."""
-    found = get_conf(tmp_path, *addresses, conf=conf)
-    assert found["spark.jars.packages"] == f"{DELTA},{AZURE}"
-    assert "com.microsoft.azure:*" in found["spark.jars.excludes"].split(",")
+    jar_conf = get_conf(tmp_path, *addresses, conf=conf)
+    assert jar_conf["spark.jars.packages"] == f"{DELTA},{AZURE}"
+    assert "com.microsoft.azure:*" in jar_conf["spark.jars.excludes"].split(",")
     assert required_storage_jars(addresses, conf, "4.1.4") == [AZURE]
-    own = {**conf, "spark.jars": "/x/hadoop-azure-3.4.2.jar"}
-    assert get_conf(tmp_path, *addresses, conf=own)["spark.jars.packages"] == DELTA
+    conf_with_jar = {**conf, "spark.jars": "/x/hadoop-azure-3.4.2.jar"}
+    assert get_conf(tmp_path, *addresses, conf=conf_with_jar)["spark.jars.packages"] == DELTA
 
 
 def test_no_s3_jars_are_loaded_without_s3(tmp_path: Path) -> None:
     """Local folders and other storages change nothing."""
-    found = get_conf(tmp_path, "/tables", "hdfs://name/staging")
-    assert found["spark.jars.packages"] == DELTA
-    assert found["spark.jars.excludes"] == ",".join(EXCLUDES)
-    assert not any(key.startswith("spark.hadoop") for key in found)
+    jar_conf = get_conf(tmp_path, "/tables", "hdfs://name/staging")
+    assert jar_conf["spark.jars.packages"] == DELTA
+    assert jar_conf["spark.jars.excludes"] == ",".join(EXCLUDES)
+    assert not any(key.startswith("spark.hadoop") for key in jar_conf)
 
 
 def test_sdk_bundle_and_jars_of_spark_are_excluded(tmp_path: Path) -> None:
@@ -106,13 +106,13 @@ def test_incompletely_cached_s3_jars_are_resolved_again(
 ) -> None:
     """Each module is checked by its name, since all are needed at run time."""
     jars = publish(monkeypatch, tmp_path, s3_library(*HADOOP_AWS["4.1"]).all_jars)
-    found = get_conf(tmp_path, "s3a://b/t", form="parquet")
-    assert found["spark.jars"].split(",") == jars
-    assert "spark.jars.packages" not in found
+    jar_conf = get_conf(tmp_path, "s3a://b/t", form="parquet")
+    assert jar_conf["spark.jars"].split(",") == jars
+    assert "spark.jars.packages" not in jar_conf
     Path(jars[-1]).unlink()
-    found = get_conf(tmp_path, "s3a://b/t", form="parquet")
-    assert found["spark.jars.packages"].startswith(ASKED[0])
-    assert "object storage" in jars_hint("parquet", found)
+    jar_conf = get_conf(tmp_path, "s3a://b/t", form="parquet")
+    assert jar_conf["spark.jars.packages"].startswith(ASKED[0])
+    assert "object storage" in jars_hint("parquet", jar_conf)
 
 
 @pytest.mark.parametrize("where", ["jars", "spark.jars", "spark.jars.packages"])
@@ -122,10 +122,10 @@ def test_user_supplied_hadoop_aws_replaces_the_s3_jars(tmp_path: Path, where: st
     if where == "spark.jars.packages":
         jar = "org.apache.hadoop:hadoop-aws:3.4.2"
     conf = {"spark.jars.ivy": str(tmp_path)} | ({} if where == "jars" else {where: jar})
-    given = [jar] if where == "jars" else []
-    found = format_conf("parquet", conf, given, "4.1.4", ["s3a://b/t"])
-    assert "awssdk" not in f"{found.get('spark.jars')} {found.get('spark.jars.packages')}"
-    assert "awssdk" not in found.get("spark.jars.excludes", "")
+    jars = [jar] if where == "jars" else []
+    jar_conf = format_conf("parquet", conf, jars, "4.1.4", ["s3a://b/t"])
+    assert "awssdk" not in f"{jar_conf.get('spark.jars')} {jar_conf.get('spark.jars.packages')}"
+    assert "awssdk" not in jar_conf.get("spark.jars.excludes", "")
 
 
 def test_spark_without_a_known_hadoop_release_is_rejected() -> None:
@@ -149,8 +149,8 @@ def test_upload_buffer_is_the_runs_private_folder_unless_set(tmp_path: Path) -> 
     key, config = "spark.hadoop.fs.s3a.buffer.dir", {"path": "s3a://b/t"}
 
     def chosen(**kwargs: Any) -> str | None:
-        given = settings.spark_settings({**config, **kwargs}, str(tmp_path))
-        return build_start_conf(given, "4.1.4").get(key)
+        spark_settings = settings.spark_settings({**config, **kwargs}, str(tmp_path))
+        return build_start_conf(spark_settings, "4.1.4").get(key)
 
     assert chosen() == str(tmp_path)
     assert chosen(spark={key: "/mine"}) == "/mine"
@@ -162,7 +162,7 @@ def test_upload_buffer_is_the_runs_private_folder_unless_set(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "config,words",
+    "config,message",
     [
         ({"path": "s3a://b/t", "format": "parquet"}, "path: parquet tables must be in local or"),
         ({"warehouse": "hdfs://n/t", "format": "parquet"}, "warehouse: parquet tables"),
@@ -171,10 +171,10 @@ def test_upload_buffer_is_the_runs_private_folder_unless_set(tmp_path: Path) -> 
         ({"path": "/t", "staging": "abfss://c/t"}, "staging: the address names no storage"),
     ],
 )
-def test_unsupported_address_is_rejected_at_start(config: dict[str, Any], words: str) -> None:
+def test_unsupported_address_is_rejected_at_start(config: dict[str, Any], message: str) -> None:
     """The error is one sentence that begins with the setting."""
     (fault,) = settings.find_faults(config)
-    assert fault.startswith(words)
+    assert fault.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,11 @@ def test_all_spellings_of_an_address_are_one_location_and_job() -> None:
     assert len({settings.get_job_name(config) for config in spelled}) == 1
     options = settings.load_options({"path": "az://c@a/t", "staging": "gcs://b/s"})
     assert (options.path, options.staging) == ("abfss://c@a/t", "gs://b/s")
-    own = {"path": "s3://b/t", "spark": {"spark.hadoop.fs.s3.impl": "org.example.S3"}}
-    assert settings.get_location(own) == "s3://b/t"
+    with_own_file_system = {
+        "path": "s3://b/t",
+        "spark": {"spark.hadoop.fs.s3.impl": "org.example.S3"},
+    }
+    assert settings.get_location(with_own_file_system) == "s3://b/t"
 
 
 def test_spark_settings_contain_the_addresses_of_the_run() -> None:
@@ -214,8 +217,12 @@ def test_spark_settings_contain_the_addresses_of_the_run() -> None:
 
 def test_scheme_of_an_address_is_recognized() -> None:
     """The case of its letters is ignored."""
-    assert [get_scheme(each) for each in ("/a:b/c", "S3a://b", "file:///x")] == ["", "s3a", "file"]
-    assert [is_s3(each) for each in ("s3a://b", "s3://b", "/s3a://b")] == [True, False, False]
+    assert [get_scheme(address) for address in ("/a:b/c", "S3a://b", "file:///x")] == [
+        "",
+        "s3a",
+        "file",
+    ]
+    assert [is_s3(address) for address in ("s3a://b", "s3://b", "/s3a://b")] == [True, False, False]
 
 
 # Locations
@@ -231,7 +238,7 @@ def test_rows_are_spooled_locally_if_staging_is_an_address(
         assert folder.path.parent == tmp_path / "system"
     with closing(open_spool_folder(f"file://{tmp_path}/mine", "rows")) as folder:
         assert folder.path.parent == tmp_path / "mine"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["mine", "system"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "system"]
 
 
 def test_local_staging_area_is_the_spool_folder(tmp_path: Path) -> None:
@@ -248,7 +255,7 @@ def test_staging_address_has_a_folder_per_job_and_run(tmp_path: Path) -> None:
     """Job names that sanitize to the same text have different folders."""
     runs = [RunInfo(job, run, 1) for job, run in (("a b", "1"), ("a b", "2"), ("a/b", "1"))]
     folders = [run_folder("s3a://bucket/staging/", run) for run in runs]
-    assert all(each.startswith("s3a://bucket/staging/target-spark/a-b-") for each in folders)
+    assert all(address.startswith("s3a://bucket/staging/target-spark/a-b-") for address in folders)
     assert len(set(folders)) == 3
     assert folders[0].rpartition("/")[0] == folders[1].rpartition("/")[0]
     with closing(SpoolFolder(tmp_path)) as folder:
@@ -269,7 +276,7 @@ DENIED = (
 
 
 @pytest.mark.parametrize(
-    "text,words",
+    "text,parts",
     [
         (DENIED, ["bucket lake", "fs.s3a.secret.key", "credentials.provider"]),
         (
@@ -340,14 +347,14 @@ DENIED = (
         ),
     ],
 )
-def test_denied_access_error_names_the_bucket_and_the_setting(text: str, words: list[str]) -> None:
+def test_denied_access_error_names_the_bucket_and_the_setting(text: str, parts: list[str]) -> None:
     """Each error of Hadoop has its own explanation."""
-    found = find_storage_error(text) or ""
-    assert all(word in found for word in words), found
+    message = find_storage_error(text) or ""
+    assert all(word in message for word in parts), message
 
 
 @pytest.mark.parametrize(
-    "text,words",
+    "text,parts",
     [
         (
             (
@@ -373,10 +380,10 @@ def test_denied_access_error_names_the_bucket_and_the_setting(text: str, words: 
         ),
     ],
 )
-def test_catalog_errors_name_the_setting(text: str, words: list[str]) -> None:
-    found = find_storage_error(text) or ""
-    assert found.startswith("the catalog: ")
-    assert all(word in found for word in words), found
+def test_catalog_errors_name_the_setting(text: str, parts: list[str]) -> None:
+    message = find_storage_error(text) or ""
+    assert message.startswith("the catalog: ")
+    assert all(word in message for word in parts), message
 
 
 def test_other_errors_are_not_explained() -> None:
@@ -411,15 +418,15 @@ def test_error_that_pyspark_translates_keeps_its_text() -> None:
     commit_retry.raise_translated_error("Table t", Py4JJavaError(lambda: "x"))
 
 
-@pytest.mark.parametrize("refused", [True, False])
-def test_permanent_error_keeps_its_text_after_the_jvm_ends(*, refused: bool) -> None:
+@pytest.mark.parametrize("is_denied", [True, False])
+def test_permanent_error_keeps_its_text_after_the_jvm_ends(*, is_denied: bool) -> None:
     """The final error is printed after the JVM has ended."""
     alive = [True]
 
     def text() -> str:
         if not alive:
             raise ConnectionRefusedError
-        return DENIED if refused else ": java.lang.IllegalStateException: odd\n\tat org.x"
+        return DENIED if is_denied else ": java.lang.IllegalStateException: odd\n\tat org.x"
 
     def step() -> None:
         raise Py4JJavaError(text)
@@ -427,7 +434,7 @@ def test_permanent_error_keeps_its_text_after_the_jvm_ends(*, refused: bool) -> 
     with pytest.raises(StorageError) as caught:
         commit_retry.retry_transient(step, "Table t")
     alive.clear()
-    words = "object storage (bucket lake)" if refused else "java.lang.IllegalStateException: odd"
+    cause = "object storage (bucket lake)" if is_denied else "java.lang.IllegalStateException: odd"
     assert str(caught.value).startswith("Table t: ")
-    assert words in str(caught.value)
+    assert cause in str(caught.value)
     assert "no state that covers it is emitted" in str(caught.value)

@@ -46,16 +46,16 @@ class FileSystem(ThreadingHTTPServer):
         """The address of the root for Spark."""
         return f"webhdfs://127.0.0.1:{self.server_port}"
 
-    def rename(self, source: Path, place: Path) -> bool | None:
+    def rename(self, source: Path, target: Path) -> bool | None:
         """Rename a file as HDFS does, never onto another; return None if it fails."""
         with self._rename:
-            is_commit = place.name.endswith(".metadata.json")
+            is_commit = target.name.endswith(".metadata.json")
             fault = self.faults.pop(0) if is_commit and self.faults else ""
             if fault == "before":
                 return None
-            can_be = source.exists() and not place.exists()
+            can_be = source.exists() and not target.exists()
             if can_be:
-                source.rename(place)
+                source.rename(target)
             return None if fault else can_be
 
 
@@ -75,55 +75,55 @@ class _Handler(BaseHTTPRequestHandler):
         return dict(parse_qsl(urlsplit(self.path).query))
 
     def do_GET(self) -> None:
-        place, asked = self._place, self._asked
-        operation = asked["op"].upper()
-        if not place.exists():
+        path, query = self._place, self._asked
+        operation = query["op"].upper()
+        if not path.exists():
             self._fail(404)
-        elif operation == "OPEN" and "here" not in asked:
+        elif operation == "OPEN" and "here" not in query:
             self._send_on()
         elif operation == "OPEN":
-            self._answer(place.read_bytes()[int(asked.get("offset", 0)) :], _BYTES)
+            self._answer(path.read_bytes()[int(query.get("offset", 0)) :], _BYTES)
         elif operation == "LISTSTATUS":
-            files = sorted(place.iterdir()) if place.is_dir() else [place]
-            statuses = [_status(file, file.name if place.is_dir() else "") for file in files]
+            files = sorted(path.iterdir()) if path.is_dir() else [path]
+            statuses = [_status(file, file.name if path.is_dir() else "") for file in files]
             self._report_outcome(FileStatuses={"FileStatus": statuses})
         elif operation == "GETFILESTATUS":
-            self._report_outcome(FileStatus=_status(place, ""))
+            self._report_outcome(FileStatus=_status(path, ""))
         else:
-            self._report_outcome(BlockLocations={"BlockLocation": [_block(place.stat().st_size)]})
+            self._report_outcome(BlockLocations={"BlockLocation": [_block(path.stat().st_size)]})
 
     def do_PUT(self) -> None:
-        place, asked = self._place, self._asked
-        operation = asked["op"].upper()
-        if operation == "CREATE" and "here" not in asked:
+        path, query = self._place, self._asked
+        operation = query["op"].upper()
+        if operation == "CREATE" and "here" not in query:
             self._send_on()
         elif operation == "CREATE":
-            self._create(place, overwrites=asked.get("overwrite") == "true")
+            self._create(path, overwrites=query.get("overwrite") == "true")
         elif operation == "MKDIRS":
-            place.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
             self._report_outcome(boolean=True)
         elif operation == "RENAME":
-            done = self.server.rename(place, self.server.root / asked["destination"].lstrip("/"))
-            self._fail(503) if done is None else self._report_outcome(boolean=done)
+            renamed = self.server.rename(path, self.server.root / query["destination"].lstrip("/"))
+            self._fail(503) if renamed is None else self._report_outcome(boolean=renamed)
         else:
             self._answer(b"", _BYTES)
 
     def do_DELETE(self) -> None:
-        place = self._place
-        was_there = place.exists()
-        if place.is_dir():
-            shutil.rmtree(place)
+        path = self._place
+        was_there = path.exists()
+        if path.is_dir():
+            shutil.rmtree(path)
         elif self.server.deletes:
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         self._report_outcome(boolean=was_there)
 
-    def _create(self, place: Path, *, overwrites: bool) -> None:
+    def _create(self, path: Path, *, overwrites: bool) -> None:
         data = b"".join(self._chunks())
-        if place.exists() and not overwrites:
+        if path.exists() and not overwrites:
             self._fail(403)
             return
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
         self._answer(b"", _BYTES, 201)
 
     def _chunks(self) -> Iterator[bytes]:
@@ -138,13 +138,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_on(self) -> None:
         """Redirect to the server that has the bytes, which is this one."""
         self.send_response(307)
-        here = f"http://127.0.0.1:{self.server.server_port}{self.path}&here=1"
-        self.send_header("Location", here)
+        url = f"http://127.0.0.1:{self.server.server_port}{self.path}&here=1"
+        self.send_header("Location", url)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def _report_outcome(self, **words: Any) -> None:
-        self._answer(json.dumps(words).encode(), _JSON)
+    def _report_outcome(self, **fields: Any) -> None:
+        self._answer(json.dumps(fields).encode(), _JSON)
 
     def _fail(self, code: int) -> None:
         name, of_java = _SAYS[code]
@@ -160,11 +160,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _status(file: Path, name: str) -> dict[str, Any]:
-    found, kind = file.stat(), "DIRECTORY" if file.is_dir() else "FILE"
-    words = {"type": kind, "pathSuffix": name, "owner": "x", "group": "x", "permission": "777"}
-    times = {"accessTime": 0, "modificationTime": int(found.st_mtime * 1000)}
-    length = 0 if file.is_dir() else found.st_size
-    return {"length": length, "blockSize": 1 << 20, "replication": 1, **words, **times}
+    stat, kind = file.stat(), "DIRECTORY" if file.is_dir() else "FILE"
+    fields = {"type": kind, "pathSuffix": name, "owner": "x", "group": "x", "permission": "777"}
+    times = {"accessTime": 0, "modificationTime": int(stat.st_mtime * 1000)}
+    length = 0 if file.is_dir() else stat.st_size
+    return {"length": length, "blockSize": 1 << 20, "replication": 1, **fields, **times}
 
 
 def _block(size: int) -> dict[str, Any]:

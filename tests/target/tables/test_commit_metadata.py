@@ -39,9 +39,9 @@ def test_state_of_the_run_itself_covers_its_commits() -> None:
 def test_uncovered_commits_of_one_table_count_for_the_job_until_a_newer_state() -> None:
     stored = commit(1, 5, '{"n": 240}')
     repeated = commit(2, 1).with_earlier_state(stored)
-    found = find_latest_metadata([repeated, stored])
-    assert found is not None
-    assert (found.state, found.uncovered_since) == ('{"n": 240}', 2)
+    latest = find_latest_metadata([repeated, stored])
+    assert latest is not None
+    assert (latest.state, latest.uncovered_since) == ('{"n": 240}', 2)
     newer = find_latest_metadata([repeated, commit(2, 1, '{"n": 113}')])
     assert newer is not None
     assert (newer.state, newer.uncovered_since) == ('{"n": 113}', None)

@@ -70,7 +70,7 @@ def test_violated_check_constraint_is_named_without_the_row(written: str):
 
 
 @pytest.mark.parametrize(
-    "text, words",
+    "text, message",
     [
         (
             (
@@ -110,11 +110,11 @@ def test_violated_check_constraint_is_named_without_the_row(written: str):
         ),
     ],
 )
-def test_violated_rule_names_the_table_and_the_remedy(text: str, words: str):
+def test_violated_rule_names_the_table_and_the_remedy(text: str, message: str):
     with pytest.raises(TableError) as raised:
         check_constraint_violation(TABLE, RuntimeError(text))
     assert str(raised.value).startswith("Table t (/lake/t) ")
-    assert words in str(raised.value)
+    assert message in str(raised.value)
     assert "null SET" not in str(raised.value)
 
 

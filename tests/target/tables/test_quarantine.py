@@ -68,17 +68,17 @@ def described(properties: dict[str, Any], *keys: str) -> SchemaEvent:
 
 
 def again(
-    warehouse: Warehouse, wanted: SchemaEvent, *, overwrite: bool = False, **config: Any
+    warehouse: Warehouse, schema_event: SchemaEvent, *, overwrite: bool = False, **config: Any
 ) -> ReplayResult:
     """Replay the quarantine of stream a in a new run."""
     warehouse.runs += 1
     engine = SharedEngine(warehouse.session)
-    given = {"path": str(warehouse.folder), "format": warehouse.format, **config}
-    options = settings.load_options(given)
+    settings_of_load = {"path": str(warehouse.folder), "format": warehouse.format, **config}
+    options = settings.load_options(settings_of_load)
     run = RunInfo("job", f"run{warehouse.runs}", warehouse.runs, replays=True)
     folder = SpoolFolder(warehouse.folder.parent / "spool")
     try:
-        return reload_records(engine, options, run, folder, wanted, overwrite=overwrite)
+        return reload_records(engine, options, run, folder, schema_event, overwrite=overwrite)
     finally:
         folder.close()
 
@@ -109,14 +109,14 @@ def test_replay_moves_records_that_fit_the_corrected_schema(
         record("a", id="x", n=3),
         state(1),
     )
-    found = again(warehouse, described(TEXTS))
-    assert found == ReplayResult("a", "a", found=2, loaded=1, unfit=1, kept=0)
+    replay = again(warehouse, described(TEXTS))
+    assert replay == ReplayResult("a", "a", found=2, loaded=1, unfit=1, kept=0)
     assert texts(warehouse) == [(1, "1"), (2, "two")]
     assert aside(warehouse) == ['{"id": "x", "n": 3}']
     marker = warehouse.marker("a")
     assert marker is not None
     assert (marker.state, marker.replay) == ('{"at": 1}', "run2")  # the state is kept
-    assert "1 of 2 records are now in a; 1 still do not fit" in found.describe()
+    assert "1 of 2 records are now in a; 1 still do not fit" in replay.describe()
     assert again(warehouse, described(TEXTS)).unfit == 1
     assert texts(warehouse) == [(1, "1"), (2, "two")]
     assert len(aside(warehouse)) == 1
@@ -195,11 +195,11 @@ def test_replay_keeps_newer_rows_unless_overwrite_is_set(keyed: Warehouse) -> No
         record("a", id=2, n="two"),
     )
     keyed.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"))
-    found = again(keyed, described(TEXTS, "id"))
-    assert found == ReplayResult("a", "a", found=3, loaded=2, unfit=0, kept=1)
+    replay = again(keyed, described(TEXTS, "id"))
+    assert replay == ReplayResult("a", "a", found=3, loaded=2, unfit=0, kept=1)
     assert texts(keyed) == [(1, "new"), (2, "two")]
     assert aside(keyed) == ['{"id": 1, "n": "old"}']
-    assert "--overwrite" in found.describe()
+    assert "--overwrite" in replay.describe()
     assert again(keyed, described(TEXTS, "id")).kept == 1
     assert again(keyed, described(TEXTS, "id"), overwrite=True).loaded == 1
     assert texts(keyed) == [(1, "old"), (2, "two")]
@@ -213,8 +213,8 @@ def test_replay_into_a_history_adds_first_versions_only(delta: Warehouse) -> Non
     rows = [record("a", id=1, n="old"), record("a", id=2, n="two")]
     load_unfit(delta, schema("a", NUMBERS, "id"), *rows, **modes)
     delta.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"), **modes)
-    found = again(delta, described(TEXTS, "id"), **modes)
-    assert found == ReplayResult("a", "a", found=2, loaded=1, unfit=0, kept=1)
+    replay = again(delta, described(TEXTS, "id"), **modes)
+    assert replay == ReplayResult("a", "a", found=2, loaded=1, unfit=0, kept=1)
     current = delta.read("a").where("_sdc_is_current").selectExpr("id", "n__string")
     assert sorted(tuple(row) for row in current.collect()) == [(1, "new"), (2, "two")]
     assert aside(delta) == ['{"id": 1, "n": "old"}']
@@ -226,14 +226,14 @@ def test_replay_keeps_version_and_extraction_time(parquet: Warehouse) -> None:
     again(parquet, described(TEXTS), add_record_metadata=True)
     rows = parquet.rows("a", "id", "_sdc_table_version")
     assert rows == [(0, 7), (1, 7)]
-    (at,) = [
+    (extracted_at,) = [
         row[0]
         for row in parquet.read("a")
         .where("id = 1")
         .selectExpr("cast(_sdc_extracted_at AS string)")
         .collect()
     ]
-    assert at == "2024-05-06 07:08:09.000001"
+    assert extracted_at == "2024-05-06 07:08:09.000001"
 
 
 def test_replay_keeps_a_record_with_a_lone_surrogate_in_quarantine(parquet: Warehouse) -> None:
@@ -244,11 +244,11 @@ def test_replay_keeps_a_record_with_a_lone_surrogate_in_quarantine(parquet: Ware
 
 def test_quarantine_of_an_earlier_release_is_replayed(delta: Warehouse) -> None:
     delta.load(schema("a", NUMBERS), record("a", id=1, n="one"), record("a", id=2, n=2))
-    kept = delta.read("a__quarantine").drop("version", "replay").collect()
+    rows = delta.read("a__quarantine").drop("version", "replay").collect()
     types = delta.read("a__quarantine").drop("version", "replay").schema
-    place = f"{delta.folder}/a__quarantine"
-    old = delta.spark.createDataFrame(kept, types)
-    old.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(place)
+    path = f"{delta.folder}/a__quarantine"
+    old = delta.spark.createDataFrame(rows, types)
+    old.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
     assert again(delta, described(TEXTS)).loaded == 1
     assert texts(delta) == [(1, "one"), (2, "2")]
 
@@ -327,7 +327,7 @@ def test_too_deeply_nested_record_is_quarantined_unchanged(
         "array": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
     }
     properties = {"id": {"type": "integer"}, "o": kinds.get(declared, {})}
-    described = schema("a", properties if declared != "nothing" else {})
+    schema_message = schema("a", properties if declared != "nothing" else {})
     around = [record("a", id=1), record("a", id=2), state(5)]
     deep = [
         f'{{"id": 3, "o": {opened * depth}1{closed * depth}, "x": 1.10}}'
@@ -335,9 +335,9 @@ def test_too_deeply_nested_record_is_quarantined_unchanged(
         for opened, closed in (('{"a":', "}"), ("[", "]"))
     ]
     lines = [
-        json.dumps(described),
+        json.dumps(schema_message),
         json.dumps(around[0]),
-        *(f'{{"type": "RECORD", "stream": "a", "record": {each}}}' for each in deep),
+        *(f'{{"type": "RECORD", "stream": "a", "record": {nested}}}' for nested in deep),
         *map(json.dumps, around[1:]),
     ]
     loader, spool = parquet.open()
@@ -351,8 +351,8 @@ def test_too_deeply_nested_record_is_quarantined_unchanged(
         spool.close()
     assert parquet.states == [5]
     if declared == "nothing":  # whole records are text, which has no depth limit
-        kept = {row[0] for row in parquet.rows("a", "record")}
-        assert kept == {*deep, '{"id": 1}', '{"id": 2}'}
+        records = {row[0] for row in parquet.rows("a", "record")}
+        assert records == {*deep, '{"id": 1}', '{"id": 2}'}
     else:
         assert parquet.rows("a", "id") == [(1,), (2,)]
         assert sorted(aside(parquet)) == sorted(deep)

@@ -55,11 +55,11 @@ def test_stream_with_only_bad_rows_emits_no_state(warehouse: Warehouse) -> None:
     assert warehouse.states == [0]
     assert state_in(warehouse, "a") == '{"at": 0}'
     assert len(warehouse.rows("a__quarantine")) == 2
-    place = f"{warehouse.folder}/a__quarantine"
+    path = f"{warehouse.folder}/a__quarantine"
     assert message == (
         "Stream a is not complete: none of its rows could be written; no state that covers"
         " its rows is emitted. 2 of 2 rows do not fit their columns and are in table a__quarantine"
-        f' ({place}). Why: 2 rows: id: not an integer of 64 bits (for example "x1"). Fix the'
+        f' ({path}). Why: 2 rows: id: not an integer of 64 bits (for example "x1"). Fix the'
         " schema in the tap and run again: the tap sends these rows again. Rows that it cannot"
         " send again are loaded by: target-spark replay a --config config.json --schema"
         " catalog.json (catalog.json: the corrected schema, as tap --discover prints it)"
@@ -124,9 +124,9 @@ def test_bad_batches_after_a_written_row_hold_no_states(delta: Warehouse) -> Non
 
 def test_states_before_the_first_bad_row_are_emitted(delta: Warehouse) -> None:
     """A later run without rows of the stream does not change the state of the tables."""
-    both = [schema("a", ID), schema("b", ID)]
+    schemas = [schema("a", ID), schema("b", ID)]
     messages = [record("b", id=1), state(1), *bad(1), record("b", id=2), state(2)]
-    message = incomplete(delta, *both, *messages, flush_rows=1)
+    message = incomplete(delta, *schemas, *messages, flush_rows=1)
     assert "Stream a is not complete" in message
     assert "Stream b" not in message
     assert delta.states == [1]
@@ -207,8 +207,8 @@ def test_truncated_input_with_only_bad_rows_fails(delta: Warehouse) -> None:
 @pytest.mark.thorough
 def test_replay_of_rows_that_still_do_not_fit_succeeds(delta: Warehouse) -> None:
     incomplete(delta, schema("a", ID), *bad(1, 2), state(1))
-    wanted = SchemaEvent(StreamId("a"), {"type": "object", "properties": ID}, ())
-    assert again(delta, wanted).unfit == 2
+    schema_event = SchemaEvent(StreamId("a"), {"type": "object", "properties": ID}, ())
+    assert again(delta, schema_event).unfit == 2
     assert len(delta.rows("a__quarantine")) == 2
     texts = SchemaEvent(StreamId("a"), {"properties": {"id": {"type": ["integer", "string"]}}}, ())
     assert again(delta, texts).loaded == 2
@@ -320,9 +320,9 @@ def test_schema_without_properties_may_have_any_key(delta: Warehouse) -> None:
 def run_with_report(
     folder: Path, *messages: dict[str, Any], **config: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    given = {"path": "tables", "format": "parquet", "report": "report.json", "small_runs": True}
-    given |= config
-    (folder / "my config.json").write_text(json.dumps(given))
+    settings = {"path": "tables", "format": "parquet", "report": "report.json", "small_runs": True}
+    settings |= config
+    (folder / "my config.json").write_text(json.dumps(settings))
     return run(folder, b"".join(map(line, messages)), "--config", "my config.json")
 
 
@@ -346,8 +346,11 @@ def test_failed_command_prints_the_replay_command(tmp_path: Path) -> None:
     mended = {"id": {"type": ["string", "integer"]}}
     for properties, code, text in ((ID, 1, "2 still do not fit"), (mended, 0, "2 of 2 records")):
         (tmp_path / "catalog.json").write_text(json.dumps(schema("a b", properties)))
-        again = run(tmp_path, b"", *shlex.split(replay)[1:])
-        assert (again.returncode, text in again.stdout.decode()) == (code, True), again.stderr
+        replay_process = run(tmp_path, b"", *shlex.split(replay)[1:])
+        assert (replay_process.returncode, text in replay_process.stdout.decode()) == (
+            code,
+            True,
+        ), replay_process.stderr
 
 
 def test_misspelt_key_ends_the_command_before_its_rows(tmp_path: Path) -> None:

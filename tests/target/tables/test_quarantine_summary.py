@@ -53,9 +53,9 @@ def test_limit_is_a_number_of_rows_or_a_percentage(
     ["one", "-1%", "101%", "1,5%", "%", "1 percent", "1e2%", "٣%", "", -1, 1.5, True, [1]],
 )
 def test_invalid_limit_is_rejected_with_valid_examples(setting: Any) -> None:
-    with pytest.raises(ConfigValidationError) as refused:
+    with pytest.raises(ConfigValidationError) as raised:
         TargetSpark(config={"path": "x", "max_quarantined": setting})
-    (error,) = refused.value.errors
+    (error,) = raised.value.errors
     assert "max_quarantined" in error
     if isinstance(setting, str):
         assert "neither a number of rows (100) nor a share" in error
@@ -72,14 +72,14 @@ def test_limit_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
 def test_stream_is_withheld_beyond_its_percentage(written: int, aside: int, percent: int) -> None:
     guard = QuarantineGuard(QuarantineLimit.parse(f"{percent}%"))
-    why = guard.find_withhold_reason(written, aside)
+    reason = guard.find_withhold_reason(written, aside)
     if not aside:
-        assert why is None
+        assert reason is None
     elif not written:
-        assert why == "none of its rows could be written"
+        assert reason == "none of its rows could be written"
     elif percent:  # 0% is a number of rows, which ends the run
         is_over = 100 * aside > percent * (written + aside)
-        assert why == (
+        assert reason == (
             f"more of its rows do not fit than max_quarantined ({percent}%) allows"
             if is_over
             else None
@@ -200,10 +200,10 @@ def test_example_is_short_without_secrets_and_optional(
 
     owner = Owner()
     register_secrets(owner, Secrets.from_values(["hunter22"]))
-    shown = find_example(json.dumps({"n": "hunter22" + "x" * 1000}), "n: no number", LAYOUT)
-    assert shown is not None
-    assert len(shown) < 100
-    assert "hunter22" not in shown
+    example = find_example(json.dumps({"n": "hunter22" + "x" * 1000}), "n: no number", LAYOUT)
+    assert example is not None
+    assert len(example) < 100
+    assert "hunter22" not in example
     monkeypatch.setenv("TAP_CORE_LOG_ROWS", "false")
     assert find_example('{"n": "two"}', "n: no number", LAYOUT) == "<text of 3 characters>"
 

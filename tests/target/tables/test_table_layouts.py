@@ -41,12 +41,12 @@ def resolve(**config: Any) -> tuple[TableLayout, tuple[str, ...]]:
 
 
 def test_layout_for_all_streams_applies_where_possible() -> None:
-    found, left_out = resolve(
+    layout, left_out = resolve(
         partition_by=["region", "region", "hour(on)", "day(at)", "gone", "tags"],
         sort_by=["id", "id", "gone"],
         target_file_size=1 << 20,
     )
-    assert found == TableLayout(
+    assert layout == TableLayout(
         (PartitionField("region"), PartitionField("at", "day")), (), ("id",), file_bytes=1 << 20
     )
     assert len(left_out) == 4
@@ -54,9 +54,9 @@ def test_layout_for_all_streams_applies_where_possible() -> None:
 
 
 def test_layout_of_one_stream_overrides_and_must_be_possible() -> None:
-    own = {"sales": {"partition_by": ["year(on)"]}}
-    found, left_out = resolve(partition_by=["gone"], streams=own)
-    assert found.partition_by == (PartitionField("on", "year"),)
+    settings_of_streams = {"sales": {"partition_by": ["year(on)"]}}
+    layout, left_out = resolve(partition_by=["gone"], streams=settings_of_streams)
+    assert layout.partition_by == (PartitionField("on", "year"),)
     assert left_out == ()
     with pytest.raises(UnsupportedError, match=r"streams\.sales\.cluster_by: .*'tags' is of type"):
         resolve(streams={"sales": {"cluster_by": ["tags"]}})
@@ -64,8 +64,8 @@ def test_layout_of_one_stream_overrides_and_must_be_possible() -> None:
 
 def test_text_partition_column_of_delta_must_not_be_empty() -> None:
     wish = {"path": "/t", "partition_by": ["region", "on", "day(at)", "gone"]}
-    asked = settings.load_options(wish)
-    assert reject_empty_partition_values(asked, SALES, LAYOUT).text_partitions == ("region",)
+    options = settings.load_options(wish)
+    assert reject_empty_partition_values(options, SALES, LAYOUT).text_partitions == ("region",)
     iceberg = settings.load_options({**wish, "format": "iceberg"})
     assert reject_empty_partition_values(iceberg, SALES, LAYOUT) == LAYOUT
 
@@ -89,25 +89,25 @@ def test_delta_partitions_by_date_parts_with_generated_columns() -> None:
 def test_clustering_columns_get_statistics() -> None:
     wish = TableLayout(cluster_by=("region", "gone"))
     assert LAYOUT.names_fed_by(wish.cluster_by) == ("region",)
-    words, properties = build_layout_ddl(LAYOUT, wish)
-    assert words == " CLUSTER BY (`region`)"
+    clause, properties = build_layout_ddl(LAYOUT, wish)
+    assert clause == " CLUSTER BY (`region`)"
     assert properties == {"delta.dataSkippingStatsColumns": "`region`,`id`,`at`,`on`"}
     narrow = TableSchema(LAYOUT.columns[:2])
-    assert build_layout_ddl(narrow, wish) == (words, {})
+    assert build_layout_ddl(narrow, wish) == (clause, {})
 
 
 def test_generated_partition_columns_are_left_out_of_the_types() -> None:
     types = {"at": "timestamp", "_part_day_at": "date", "_part_day_gone": "date"}
-    others = {"_part_hour_at": "bigint", "_part_week_at": "date"}
-    kept = {"at": "timestamp", "_part_day_gone": "date", **others}
-    assert drop_generated_columns({**types, **others}) == kept
+    other_columns = {"_part_hour_at": "bigint", "_part_week_at": "date"}
+    expected = {"at": "timestamp", "_part_day_gone": "date", **other_columns}
+    assert drop_generated_columns({**types, **other_columns}) == expected
 
 
 def test_partitioning_of_an_iceberg_table_is_compared() -> None:
     wish = TableLayout((PartitionField("region"), PartitionField("at", "day")))
-    made = "CREATE TABLE t (\n  id BIGINT)\nUSING iceberg\nPARTITIONED BY (region, days(at))\nX"
-    assert describe_partition_mismatch(made, LAYOUT, wish) is None
-    other = made.replace("days", "hours")
+    ddl = "CREATE TABLE t (\n  id BIGINT)\nUSING iceberg\nPARTITIONED BY (region, days(at))\nX"
+    assert describe_partition_mismatch(ddl, LAYOUT, wish) is None
+    other = ddl.replace("days", "hours")
     assert describe_partition_mismatch(other, LAYOUT, wish) == "partitioned by region, hours(at)"
     assert (
         describe_partition_mismatch("CREATE TABLE t (id BIGINT)", LAYOUT, wish) == "not partitioned"

@@ -44,9 +44,9 @@ def test_usual_stream_names_are_plain_identifiers_in_a_catalog(stream: StreamId,
 
 
 def test_invalid_identifier_gets_a_unique_hash() -> None:
-    odd = ["a.b", "a b", "a/b", "größe", "größE", "_x", "", "日本", "a__b"]
-    names = [catalog_identifier(StreamId(name)) for name in odd]
-    assert len(set(names)) == len(odd)
+    invalid_names = ["a.b", "a b", "a/b", "größe", "größE", "_x", "", "日本", "a__b"]
+    names = [catalog_identifier(StreamId(name)) for name in invalid_names]
+    assert len(set(names)) == len(invalid_names)
     assert all(re.fullmatch("[a-z0-9][a-z0-9_]*", name) for name in names)
     assert names[0].startswith("a_b_")
     assert len(catalog_identifier(StreamId("é" * 300))) <= 140
@@ -67,8 +67,8 @@ def test_invalid_folder_names_are_recognized(name: str) -> None:
 
 def test_table_location_is_set_for_all_streams_or_one() -> None:
     every = StreamOptions(catalog="main", database="lake")
-    own = {"b": StreamOptions(table="t"), "c": StreamOptions(database="x.y")}
-    options = LoadOptions("", every=every, streams=own, table_prefix="raw_")
+    options_of_streams = {"b": StreamOptions(table="t"), "c": StreamOptions(database="x.y")}
+    options = LoadOptions("", every=every, streams=options_of_streams, table_prefix="raw_")
     assert options.table(StreamId("A-1")) == Table("", "raw_a_1", ("main", "lake", "raw_a_1"))
     assert options.table(StreamId("b")).identifier == ("main", "lake", "t")
     assert options.table(StreamId("c")).identifier == ("main", "x", "y", "raw_c")
@@ -159,13 +159,13 @@ def test_full_refresh_replaces_one_stream_and_keeps_others(
     spark_session: Session, spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", format)
-    both = schema("a", ID_AND_NAME, "id"), schema("b", ID_AND_NAME)
-    warehouse.load(*both, record("a", id=1), record("b", id=1), state(1))
-    again = record("a", id=2), record("b", id=2)
+    schemas = schema("a", ID_AND_NAME, "id"), schema("b", ID_AND_NAME)
+    warehouse.load(*schemas, record("a", id=1), record("b", id=1), state(1))
+    new_records = record("a", id=2), record("b", id=2)
     with pytest.raises(IncompleteError):  # no STATE at the end: the old table stays
-        warehouse.load(*both, *again, full_refresh=["a"])
+        warehouse.load(*schemas, *new_records, full_refresh=["a"])
     assert warehouse.rows("a", "id") == [(1,)]
-    warehouse.load(*both, *again, state(2), full_refresh=["a"])
+    warehouse.load(*schemas, *new_records, state(2), full_refresh=["a"])
     assert warehouse.rows("a", "id") == [(2,)]
     assert warehouse.rows("b", "id") == [(1,), (2,), (2,)]
 
@@ -185,35 +185,35 @@ def named(warehouse: Warehouse, database: str, table: str) -> list[tuple[Any, ..
 
 
 def marker(warehouse: Warehouse, database: str, table: str) -> CommitMetadata | None:
-    place = Table("", table, ("spark_catalog", database, table))
-    return DeltaWriter().get_last_metadata(warehouse.spark, place)
+    catalog_table = Table("", table, ("spark_catalog", database, table))
+    return DeltaWriter().get_last_metadata(warehouse.spark, catalog_table)
 
 
 @pytest.mark.thorough
 @pytest.mark.spark
 def test_catalog_table_supports_all_operations_of_a_folder(delta: Warehouse, database: str) -> None:
-    place = {"catalog": "spark_catalog", "database": database, "table_prefix": "raw_"}
+    location = {"catalog": "spark_catalog", "database": database, "table_prefix": "raw_"}
     old = schema("My-Users", {"id": {"type": "integer"}, "n": {"type": "integer"}}, "id")
     me = "My-Users"
-    delta.load(old, record(me, id=1, n=1), record(me, id=2, n=2), state(1), **place)
+    delta.load(old, record(me, id=1, n=1), record(me, id=2, n=2), state(1), **location)
     assert named(delta, database, "raw_my_users") == [(1, 1), (2, 2)]
     assert (delta.folder / "raw_my_users" / "_delta_log").is_dir()
     new = schema(me, {**ID_AND_NAME, "n": {"type": "integer"}}, "id")
     messages = new, record(me, id=2, n=3, name="b"), record(me, id="no", n=1), state(2)
-    delta.load(*messages, **place, flush_rows=1)
+    delta.load(*messages, **location, flush_rows=1)
     assert named(delta, database, "raw_my_users") == [(1, 1, None), (2, 3, "b")]
     assert len(named(delta, database, "raw_my_users__quarantine")) == 1
-    found = marker(delta, database, "raw_my_users")
-    assert found is not None
-    assert found.state == '{"at": 2}'
-    delta.load(new, record(me, id=9, n=9), state(3), full_refresh=[me], compact=True, **place)
+    last_metadata = marker(delta, database, "raw_my_users")
+    assert last_metadata is not None
+    assert last_metadata.state == '{"at": 2}'
+    delta.load(new, record(me, id=9, n=9), state(3), full_refresh=[me], compact=True, **location)
     assert named(delta, database, "raw_my_users") == [(9, 9, None)]
     appended = {"streams": {me: {"write_mode": "append"}}}
-    delta.load(new, record(me, id=9, n=9), state(4), state(5), **place, **appended)
+    delta.load(new, record(me, id=9, n=9), state(4), state(5), **location, **appended)
     assert len(named(delta, database, "raw_my_users")) == 2
-    found = marker(delta, database, "raw_my_users")
-    assert found is not None
-    assert found.state == '{"at": 5}'
+    last_metadata = marker(delta, database, "raw_my_users")
+    assert last_metadata is not None
+    assert last_metadata.state == '{"at": 5}'
 
 
 @pytest.mark.thorough
@@ -265,11 +265,11 @@ def test_catalog_name_of_another_format_or_view_is_rejected(
     delta.spark.sql(f"CREATE DATABASE {database}")
     delta.spark.sql(f"CREATE TABLE {database}.a (id BIGINT) USING parquet {where}")
     delta.spark.sql(f"CREATE VIEW {database}.b AS SELECT 1L AS id")
-    for stream, words in (
+    for stream, message in (
         ("a", "not a Delta table but parquet"),
         ("b", "not a Delta table but a view"),
     ):
-        with pytest.raises(TableError, match=words):
+        with pytest.raises(TableError, match=message):
             delta.load(schema(stream, ID), record(stream, id=1), database=database)
 
 

@@ -70,16 +70,18 @@ class EngineHome:
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables of the runs."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("TARGET_")}
+        inherited = {
+            key: value for key, value in os.environ.items() if not key.startswith("TARGET_")
+        }
         return {
-            **kept,
+            **inherited,
             "PYTHONPATH": str(ROOT),
             "XDG_CACHE_HOME": str(self.folder / "cache"),
         }
 
     def config(self, **kwargs: Any) -> str:
         """Write a configuration; return its path."""
-        given = {
+        settings = {
             "path": str(self.folder / "tables"),
             "master": "local[2]",
             "small_runs": True,
@@ -87,8 +89,8 @@ class EngineHome:
             "engine_idle_seconds": 600,
             **kwargs,
         }
-        path = self.folder / f"{abs(hash(json.dumps(given, sort_keys=True)))}.json"
-        path.write_text(json.dumps(given))
+        path = self.folder / f"{abs(hash(json.dumps(settings, sort_keys=True)))}.json"
+        path.write_text(json.dumps(settings))
         return str(path)
 
     def load(self, data: bytes, **kwargs: Any) -> subprocess.CompletedProcess[bytes]:
@@ -133,18 +135,18 @@ class EngineHome:
 
     def engines(self) -> list[int]:
         """Return the process ids of the engines."""
-        found = []
+        pids = []
         for path in self.folder.glob("cache/target-spark/engines/*/engine.json"):
             with suppress(ValueError, FileNotFoundError):
-                found.append(int(json.loads(path.read_bytes())["pid"]))
-        return found
+                pids.append(int(json.loads(path.read_bytes())["pid"]))
+        return pids
 
     def jvm(self, tables: str = "tables") -> int | None:
         """Return the process id of the JVM that the lock file of the job names."""
         for lease in (self.folder / tables / "_target_spark").glob("*.lease"):
             with suppress(ValueError):
-                found: int | None = json.loads(lease.read_bytes()).get("jvm")
-                return found
+                pid: int | None = json.loads(lease.read_bytes()).get("jvm")
+                return pid
         return None
 
     def keys(self, tables: str = "tables", stream: str = "a") -> list[int]:
@@ -166,17 +168,17 @@ class EngineHome:
 
     def processes(self) -> list[str]:
         """Return the processes that have the cache of the test in their environment."""
-        found = []
-        wanted = f"XDG_CACHE_HOME={self.folder / 'cache'}".encode()
+        names = []
+        variable = f"XDG_CACHE_HOME={self.folder / 'cache'}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if wanted in (process / "environ").read_bytes().split(b"\0"):
-                    found.append(process.name)
-        return found
+                if variable in (process / "environ").read_bytes().split(b"\0"):
+                    names.append(process.name)
+        return names
 
 
 def application(process: subprocess.CompletedProcess[bytes]) -> str:
     """Return the id of the Spark application that a run used."""
     assert process.returncode == 0, process.stderr.decode()
-    found: str = read_report(process.stderr)["application"]
-    return found
+    application_id: str = read_report(process.stderr)["application"]
+    return application_id

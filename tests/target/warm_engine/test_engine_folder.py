@@ -39,38 +39,38 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineFolder:
 
 def use(folder: EngineFolder) -> None:
     """Open all files of an engine, as a run and a second engine do."""
-    found = EngineFolder.find(folder.path.name)
-    assert found is not None
-    found.read_description()
-    lock = found.lock()
+    folder_of_engine = EngineFolder.find(folder.path.name)
+    assert folder_of_engine is not None
+    folder_of_engine.read_description()
+    lock = folder_of_engine.lock()
     assert lock is not None
     os.close(lock)
 
 
-@pytest.mark.parametrize("place", ["", "engine.json", "lock", ".."])
-def test_files_that_others_can_reach_are_refused(folder: EngineFolder, place: str) -> None:
+@pytest.mark.parametrize("file_name", ["", "engine.json", "lock", ".."])
+def test_files_that_others_can_reach_are_refused(folder: EngineFolder, file_name: str) -> None:
     """SEC23: the mode of each folder and file is checked before it is used."""
     folder.describe(pid=1)
     lock = folder.lock()
     assert lock is not None
     os.close(lock)
-    (folder.path / place).chmod(0o755)
+    (folder.path / file_name).chmod(0o755)
     with pytest.raises(UntrustedPathError, match="has mode 0755"):
         use(folder)
 
 
 @as_root
-@pytest.mark.parametrize("place", ["", "engine.json", "lock"])
-def test_files_of_another_user_are_refused(folder: EngineFolder, place: str) -> None:
+@pytest.mark.parametrize("file_name", ["", "engine.json", "lock"])
+def test_files_of_another_user_are_refused(folder: EngineFolder, file_name: str) -> None:
     """SEC23: the owner of each folder and file is checked before it is used."""
     folder.describe(pid=1)
     lock = folder.lock()
     assert lock is not None
     os.close(lock)
-    os.chown(folder.path / place, STRANGER, STRANGER)
+    os.chown(folder.path / file_name, STRANGER, STRANGER)
     with pytest.raises(UntrustedPathError, match="belongs to another user"):
         use(folder)
-    if not place:
+    if not file_name:
         with pytest.raises(UntrustedPathError, match="belongs to another user"):
             list_engines()
 
@@ -124,32 +124,32 @@ def test_socket_of_a_dead_engine_is_replaced(folder: EngineFolder) -> None:
 
 
 def test_wait_lasts_until_the_jvm_of_a_dead_engine_has_ended(folder: EngineFolder) -> None:
-    held = folder.lock()  # as the JVM holds it
-    assert held is not None
+    lock_descriptor = folder.lock()  # as the JVM holds it
+    assert lock_descriptor is not None
     assert not wait_for_engine(str(folder.path), 0.2)
-    threading.Timer(0.3, os.close, [held]).start()
+    threading.Timer(0.3, os.close, [lock_descriptor]).start()
     assert wait_for_engine(str(folder.path), 60)
     assert wait_for_engine(str(folder.path / "gone"), 0)
-    held = folder.lock()
+    lock_descriptor = folder.lock()
     with folder.listen():
         assert wait_for_engine(str(folder.path), 0)
-    os.close(held or -1)
+    os.close(lock_descriptor or -1)
 
 
 def test_closed_connection_is_an_error() -> None:
-    one, other = socket.socketpair()
-    with one, other:
-        one.sendall(b'{"half": ')
-        one.shutdown(socket.SHUT_WR)
+    sender, receiver = socket.socketpair()
+    with sender, receiver:
+        sender.sendall(b'{"half": ')
+        sender.shutdown(socket.SHUT_WR)
         with pytest.raises(ConnectionResetError):
-            receive_message(other)
+            receive_message(receiver)
 
 
 # Identity
 
 
 @pytest.mark.parametrize(
-    ("more", "environ", "named"),
+    ("changed", "environ", "named"),
     [
         ({"format": "iceberg"}, {}, ["format"]),
         ({"small_runs": True}, {}, ["small_runs"]),
@@ -162,10 +162,10 @@ def test_closed_connection_is_an_error() -> None:
     ],
 )
 def test_difference_that_spark_could_see_gives_another_engine(
-    more: dict[str, Any], environ: dict[str, str], named: list[str]
+    changed: dict[str, Any], environ: dict[str, str], named: list[str]
 ) -> None:
     first = Identity.of_run(SparkSettings(), {})
-    second = Identity.of_run(SparkSettings(**more), environ)
+    second = Identity.of_run(SparkSettings(**changed), environ)
     assert first.key != second.key
     assert find_differences(first, second.parts) == named
     assert "s3cret" not in repr(second)

@@ -28,9 +28,9 @@ PARTS, ROWS = 12, 100
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[EngineHome]:
-    made = EngineHome(tmp_path)
-    yield made
-    made.end()
+    engine_home = EngineHome(tmp_path)
+    yield engine_home
+    engine_home.end()
 
 
 def has_version(home: EngineHome, version: int, tables: str = "tables") -> bool:
@@ -62,24 +62,24 @@ def test_later_runs_of_other_formats_use_the_engine_too(
     first = home.load(keyed() + rows(1, 20), **options)
     second = home.load(keyed() + rows(21, 30), engine="auto", **options)
     assert application(first) == application(second)
-    found = open_warehouse(home.folder / "tables")["a"].to_arrow(["id"])["id"].to_pylist()
-    assert sorted(found) == list(range(1, 31))
+    ids = open_warehouse(home.folder / "tables")["a"].to_arrow(["id"])["id"].to_pylist()
+    assert sorted(ids) == list(range(1, 31))
 
 
 def test_runs_of_two_jobs_share_an_engine_and_no_table(home: EngineHome) -> None:
     assert home.command("start").returncode == 0
-    done: dict[str, subprocess.CompletedProcess[bytes]] = {}
+    processes: dict[str, subprocess.CompletedProcess[bytes]] = {}
 
     def load(name: str) -> None:
         path = str(home.folder / name)
-        done[name] = home.load(keyed() + rows(1, 50, name), path=path)
+        processes[name] = home.load(keyed() + rows(1, 50, name), path=path)
 
     threads = [threading.Thread(target=load, args=(name,)) for name in ("one", "two")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert application(done["one"]) == application(done["two"])
+    assert application(processes["one"]) == application(processes["two"])
     for name in ("one", "two"):
         assert (home.keys(name), home.texts(name)) == (list(range(1, 51)), {name})
 
@@ -100,14 +100,14 @@ def test_killed_engine_loses_no_row_and_repeats_none(home: EngineHome, victim: s
     errors = run.errors.decode()
     assert "The engine ended in the middle of the run" in errors
     assert "Traceback" not in errors
-    found, released = home.keys(), int(run.lines[-1])
-    assert found == list(range(1, len(found) + 1))
-    assert released <= len(found)
+    keys, released = home.keys(), int(run.lines[-1])
+    assert keys == list(range(1, len(keys) + 1))
+    assert released <= len(keys)
     if code == 0:
-        assert len(found) == released == PARTS * ROWS
+        assert len(keys) == released == PARTS * ROWS
     else:  # the commit had succeeded, and its rows could not be counted
         assert "if it fails with this error, start it again" in errors
-        assert home.load(keyed() + rows(len(found) + 1, PARTS * ROWS)).returncode == 0
+        assert home.load(keyed() + rows(len(keys) + 1, PARTS * ROWS)).returncode == 0
         assert home.keys() == list(range(1, PARTS * ROWS + 1))
 
 
@@ -122,9 +122,9 @@ def test_killed_run_leaves_no_row_twice_for_the_next_run(home: EngineHome) -> No
         keyed() + rows(resumed + 1, PARTS * ROWS), flush_rows=ROWS, write_mode="append"
     )
     assert process.returncode == 0, process.stderr.decode()
-    found = home.keys()
-    assert set(found) == set(range(1, PARTS * ROWS + 1))
-    assert set(range(1, resumed + 1)) <= set(found)
+    keys = home.keys()
+    assert set(keys) == set(range(1, PARTS * ROWS + 1))
+    assert set(range(1, resumed + 1)) <= set(keys)
     assert home.command("status").returncode == 0
 
 
@@ -172,9 +172,9 @@ def test_engine_in_use_is_not_stopped(home: EngineHome) -> None:
     with home.running(flush_rows=1, job="nightly") as run:
         run.send(keyed(), rows(1, 1))
         run.until(lambda: bool(run.lines))
-        refused = home.command("stop")
-        assert refused.returncode == 1
-        assert b"The engine is not stopped, because a run uses it: job nightly" in refused.stdout
+        rejected = home.command("stop")
+        assert rejected.returncode == 1
+        assert b"The engine is not stopped, because a run uses it: job nightly" in rejected.stdout
         run.send(rows(2, 2))
         run.stdin.close()
         assert run.end() == 0, run.errors.decode()
