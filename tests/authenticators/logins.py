@@ -12,7 +12,7 @@ import requests
 from tap_core.authenticators import OAuthAuthenticator, RetryPolicy
 from tests.http.server import ReceivedRequest, Reply, Server
 
-__all__ = ["Login", "Stream", "Tap", "TokenServer", "refreshing", "sent_with"]
+__all__ = ["Login", "Stream", "Tap", "TokenServer", "prepare_request", "refreshing"]
 
 
 class Tap:
@@ -90,6 +90,6 @@ def refreshing(
     return kind(stream=stream, auth_endpoint=server.url)
 
 
-def sent_with(authenticator: Any, url: str = "https://example.com/users") -> Any:
+def prepare_request(authenticator: Any, url: str = "https://example.com/users") -> Any:
     """Return a GET request as the authenticator prepared it."""
     return authenticator(requests.Request("GET", url).prepare())

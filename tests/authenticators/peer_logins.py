@@ -91,8 +91,8 @@ def outcomes(package: str) -> dict[str, Any]:
                 for default in (None, 30)
             },
             "jwt": jwt_claims(module),
-            "refused": refused(module),
-            "warned": warned(module),
+            "refused": collect_refusal(module),
+            "warned": collect_warnings(module),
             "shape": {name: shape(getattr(module, name)) for name in SHOWN},
             "public": sorted(name for name, kind in members(module) if is_own(name, kind)),
         }
@@ -108,7 +108,7 @@ def is_own(name: str, kind: Any) -> bool:
     return isinstance(kind, type) and "authenticators" in kind.__module__ and name[0] != "_"
 
 
-def sent(authenticator: Any) -> dict[str, Any]:
+def sign_request(authenticator: Any) -> dict[str, Any]:
     request = requests.Request("GET", URL, headers={"Accept": "a"}).prepare()
     request = authenticator(authenticator(request))
     parts = urlsplit(request.url)
@@ -122,14 +122,14 @@ def sent(authenticator: Any) -> dict[str, Any]:
 
 def fixed(module: Any, name: str, arguments: dict[str, Any]) -> Any:
     try:
-        return sent(getattr(module, name)(**arguments))
+        return sign_request(getattr(module, name)(**arguments))
     except (ValueError, NotImplementedError) as error:
         return type(error).__name__
 
 
 def for_stream(module: Any, name: str) -> Any:
     authenticator = getattr(module, name).create_for_stream(STREAM, **FOR_STREAM[name])
-    return [sent(authenticator), authenticator.tap_name, dict(authenticator.config)]
+    return [sign_request(authenticator), authenticator.tap_name, dict(authenticator.config)]
 
 
 def oauth(module: Any, answer: dict[str, Any], default: int | None) -> Any:
@@ -146,7 +146,7 @@ def oauth(module: Any, answer: dict[str, Any], default: int | None) -> Any:
                 "odd": "é&=",
             }
 
-    with answering(200, answer) as (url, requests_received):
+    with serve_response(200, answer) as (url, requests_received):
         login = Login(
             stream=STREAM,
             auth_endpoint=f"{url}/token?a=1",
@@ -155,7 +155,7 @@ def oauth(module: Any, answer: dict[str, Any], default: int | None) -> Any:
             default_expiration=default,
         )
         before = [login.is_token_valid(), login.access_token, login.expires_in, login.refresh_token]
-        first = sent(login)
+        first = sign_request(login)
         after = [login.is_token_valid(), login.access_token, login.expires_in]
         return [before, first, after, requests_received]
 
@@ -174,14 +174,14 @@ def jwt_claims(module: Any) -> Any:
     return [claims, authenticator.private_key, authenticator.private_key_passphrase]
 
 
-def refused(module: Any) -> Any:
+def collect_refusal(module: Any) -> Any:
     class Login(module.OAuthAuthenticator):  # type: ignore[misc,name-defined]
         oauth_request_body: Any = {"grant_type": "client_credentials"}
 
         def handle_error(self, *, content: str, status_code: int | None) -> None:
             self.seen = [content, status_code]
 
-    with answering(400, {"error": "invalid_client"}) as (url, requests_received):
+    with serve_response(400, {"error": "invalid_client"}) as (url, requests_received):
         login = Login(auth_endpoint=url)
         try:
             login.update_access_token()
@@ -191,7 +191,7 @@ def refused(module: Any) -> Any:
         return None
 
 
-def warned(module: Any) -> Any:
+def collect_warnings(module: Any) -> Any:
     categories = {}
     authenticator = module.APIAuthenticatorBase(stream=STREAM)
     for title, use in {
@@ -228,7 +228,7 @@ def shape(kind: type) -> dict[str, Any]:
 
 
 @contextmanager
-def answering(status: int, document: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+def serve_response(status: int, document: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """Serve one response to all requests; yield the URL and the list of requests."""
     requests_received: list[Any] = []
 

@@ -9,7 +9,7 @@ import pytest
 
 from tap_core.authenticators import OAuthJWTAuthenticator
 from tap_core.parsing.datetimes import utc_now
-from tests.authenticators.logins import Stream, sent_with
+from tests.authenticators.logins import Stream, prepare_request
 from tests.http.server import Reply
 
 jwt = pytest.importorskip("jwt")
@@ -31,12 +31,12 @@ def pem(key, passphrase: str | None = None) -> str:
     ).decode()
 
 
-def asked_with(server, **arguments):
+def request_token(server, **arguments):
     server.answers(Reply({"access_token": "token-1", "expires_in": 3600}))
     authenticator = OAuthJWTAuthenticator(
         auth_endpoint=server.url, client_id="me", oauth_scopes="read", **arguments
     )
-    assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
+    assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-1"
     return {name: value for name, [value] in parse_qs(server.asked[0].body.decode()).items()}
 
 
@@ -47,7 +47,7 @@ def test_jwt_assertion_is_signed_with_the_private_key(server, key, passphrase, o
     if on_one_line:
         text = text.replace("\n", "\\n")
     now = utc_now().timestamp()
-    body = asked_with(server, private_key=text, private_key_passphrase=passphrase)
+    body = request_token(server, private_key=text, private_key_passphrase=passphrase)
     assert body["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
     claims = jwt.decode(
         body["assertion"], key.public_key(), algorithms=["RS256"], audience=server.url
@@ -73,7 +73,7 @@ def test_private_key_is_read_from_the_config_of_the_stream():
 
 def test_missing_private_key_is_an_error_before_any_request(server):
     with pytest.raises(ValueError, match="There is no private_key"):
-        sent_with(OAuthJWTAuthenticator(auth_endpoint=server.url))
+        prepare_request(OAuthJWTAuthenticator(auth_endpoint=server.url))
     assert server.asked == []
 
 
@@ -81,11 +81,11 @@ def test_missing_private_key_is_an_error_before_any_request(server):
 def test_missing_package_is_named_in_the_error(server, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RuntimeError, match=r"needs the packages PyJWT and cryptography"):
-        sent_with(OAuthJWTAuthenticator(auth_endpoint=server.url, private_key="k"))
+        prepare_request(OAuthJWTAuthenticator(auth_endpoint=server.url, private_key="k"))
 
 
 def test_invalid_private_key_is_not_shown_in_the_error(server):
     text = "-----BEGIN PRIVATE KEY-----\ns3cret\n-----END PRIVATE KEY-----"
     with pytest.raises(ValueError) as raised:  # noqa: PT011  the library's own words
-        sent_with(OAuthJWTAuthenticator(auth_endpoint=server.url, private_key=text))
+        prepare_request(OAuthJWTAuthenticator(auth_endpoint=server.url, private_key=text))
     assert "s3cret" not in str(raised.value)

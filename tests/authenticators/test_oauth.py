@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tap_core.authenticators import OAuthAuthenticator, RetryPolicy, SingletonMeta
 from tap_core.authenticators.oauth import refresh_margin_seconds
 from tap_core.parsing.datetimes import utc_now
-from tests.authenticators.logins import Login, Stream, sent_with
+from tests.authenticators.logins import Login, Stream, prepare_request
 from tests.http.server import ReceivedRequest, Reply
 
 pytestmark = pytest.mark.filterwarnings("ignore::tap_core.exceptions.SingerSDKDeprecationWarning")
@@ -46,7 +46,7 @@ def test_token_is_requested_once_and_sent_with_every_request(server):
     numbered(server, expires_in=3600)
     authenticator = login(server, oauth_headers={"X-App": "a"})
     for _ in range(3):
-        assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
+        assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-1"
     [request] = server.asked
     assert (request.method, request.path, request.headers["X-App"]) == ("POST", "/oauth/token", "a")
     assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
@@ -61,12 +61,12 @@ def test_no_token_is_requested_before_the_first_request(server):
 
 def test_missing_auth_endpoint_is_an_error():
     with pytest.raises(ValueError, match="Authorization endpoint not set"):
-        sent_with(Login())
+        prepare_request(Login())
 
 
 def test_undefined_oauth_request_body_is_an_error(server):
     with pytest.raises(NotImplementedError, match="OAuthAuthenticator must define"):
-        sent_with(OAuthAuthenticator(auth_endpoint=server.url))
+        prepare_request(OAuthAuthenticator(auth_endpoint=server.url))
 
 
 def test_client_id_and_secret_default_to_the_config_of_the_stream():
@@ -106,17 +106,17 @@ def test_overridden_endpoint_and_body_are_evaluated_for_each_token(server):
 def test_token_is_renewed_before_it_expires(server):
     numbered(server, expires_in=3600)
     authenticator = login(server)
-    sent_with(authenticator)
+    prepare_request(authenticator)
     aged(authenticator, 3500)
-    assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
+    assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-1"
     aged(authenticator, 3550)
-    assert sent_with(authenticator).headers["Authorization"] == "Bearer token-2"
+    assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-2"
 
 
 def test_token_with_ten_seconds_lifetime_is_used_for_nine(server):
     numbered(server, expires_in=10)
     authenticator = login(server)
-    sent_with(authenticator)
+    prepare_request(authenticator)
     aged(authenticator, 8)
     assert authenticator.is_token_valid()
     aged(authenticator, 9)
@@ -202,7 +202,7 @@ def test_concurrent_threads_request_one_token(server):
     numbered(server, expires_in=3600)
     authenticator = login(server)
     headers = []
-    all_at_once(lambda: headers.append(sent_with(authenticator).headers["Authorization"]))
+    all_at_once(lambda: headers.append(prepare_request(authenticator).headers["Authorization"]))
     assert headers == ["Bearer token-1"] * 8
     assert len(server.asked) == 1
 
@@ -241,8 +241,8 @@ def test_next_request_repeats_a_failed_token_update(server):
     server.answers(Reply({"error": "invalid_client"}, status=401), Reply({"access_token": "t"}))
     authenticator = login(server)
     with pytest.raises(RuntimeError):
-        sent_with(authenticator)
-    assert sent_with(authenticator).headers["Authorization"] == "Bearer t"
+        prepare_request(authenticator)
+    assert prepare_request(authenticator).headers["Authorization"] == "Bearer t"
 
 
 def test_overridden_update_access_token_runs_in_one_thread(server):
@@ -256,7 +256,7 @@ def test_overridden_update_access_token_runs_in_one_thread(server):
             self.last_refreshed = utc_now()
 
     authenticator = login(server, Own)
-    all_at_once(lambda: sent_with(authenticator))
+    all_at_once(lambda: prepare_request(authenticator))
     assert (authenticator.updates, server.asked) == (1, [])
 
 
@@ -266,7 +266,7 @@ def test_singleton_authenticator_requests_one_token_for_all_streams(server):
 
     numbered(server, expires_in=3600)
     for _ in range(3):
-        sent_with(login(server, Single))
+        prepare_request(login(server, Single))
     assert len(server.asked) == 1
 
 
@@ -277,7 +277,7 @@ def test_log_reports_the_token_request_without_secrets(server, caplog):
     caplog.set_level(logging.DEBUG)
     numbered(server)
     url = f"{server.url}/oauth/token?client_secret=hidden-1"
-    sent_with(login(server, auth_endpoint=url))
+    prepare_request(login(server, auth_endpoint=url))
     assert "Requesting new access token" in caplog.text
     assert "no default_expiration" in caplog.text
     for secret in ("s3cret", "token-1", "hidden-1"):

@@ -22,14 +22,14 @@ from tap_core.authenticators import (
 )
 from tap_core.authenticators.base import _with_parameters
 from tap_core.exceptions import SingerSDKDeprecationWarning
-from tests.authenticators.logins import Stream, sent_with
+from tests.authenticators.logins import Stream, prepare_request
 from tests.http.server import page
 
 URL = "https://example.com/users?since=2024&q=a%20b&empty="
 
 
 def test_base_authenticator_does_not_change_the_request():
-    sent = sent_with(APIAuthenticatorBase(), URL)
+    sent = prepare_request(APIAuthenticatorBase(), URL)
     assert (sent.url, sent.headers) == (URL, {})
 
 
@@ -49,12 +49,12 @@ def test_auth_headers_argument_is_copied():
 
 
 def test_api_key_is_sent_in_a_header_by_default():
-    assert sent_with(APIKeyAuthenticator(key="X-Key", value="k")).headers["X-Key"] == "k"
+    assert prepare_request(APIKeyAuthenticator(key="X-Key", value="k")).headers["X-Key"] == "k"
 
 
 def test_api_key_in_the_query_keeps_the_rest_of_the_url():
     authenticator = APIKeyAuthenticator(key="api key", value="a&b", location="params")
-    assert sent_with(authenticator, f"{URL}#top").url == f"{URL}&api+key=a%26b#top"
+    assert prepare_request(authenticator, f"{URL}#top").url == f"{URL}&api+key=a%26b#top"
 
 
 def test_authenticating_twice_sets_the_parameter_once():
@@ -76,12 +76,12 @@ def test_invalid_api_key_location_is_rejected():
 
 
 def test_bearer_token_is_sent_in_the_authorization_header():
-    sent = sent_with(BearerTokenAuthenticator(token="t-1"))
+    sent = prepare_request(BearerTokenAuthenticator(token="t-1"))
     assert sent.headers["Authorization"] == "Bearer t-1"
 
 
 def test_basic_authentication_follows_rfc_7617():
-    sent = sent_with(BasicAuthenticator(username="test", password="123£"))
+    sent = prepare_request(BasicAuthenticator(username="test", password="123£"))
     assert sent.headers["Authorization"] == "Basic dGVzdDoxMjPCow=="
 
 

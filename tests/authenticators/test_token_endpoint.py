@@ -24,7 +24,7 @@ from tap_core.logging import StructuredFormatter
 from tap_core.parsing.datetimes import utc_now
 from tap_core.protocols.error_classification import failure_type
 from tap_core.redaction import Secrets
-from tests.authenticators.logins import Login, Stream, sent_with
+from tests.authenticators.logins import Login, Stream, prepare_request
 from tests.http.raw import raw_server
 from tests.http.server import Reply
 
@@ -40,11 +40,11 @@ def login(server, kind: type[Login] = Login, **arguments):
 
 def failure(authenticator) -> AccessTokenError:
     with pytest.raises(AccessTokenError) as raised:
-        sent_with(authenticator)
+        prepare_request(authenticator)
     return raised.value
 
 
-def everything(error, caplog) -> str:
+def collect_log_text(error, caplog) -> str:
     """Return all text that a log could contain: lines, traceback, and the error as JSON."""
     formatted = "".join(traceback.format_exception(error))
     record = logging.makeLogRecord({"exc_info": (type(error), error, error.__traceback__)})
@@ -59,7 +59,7 @@ def test_temporary_failure_of_the_endpoint_is_retried(server, caplog, status):
     caplog.set_level("INFO")
     server.answers(Reply("busy: s3cret", status=status), Reply(status=status), GOOD)
     authenticator = login(server)
-    assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
+    assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-1"
     assert len(server.asked) == 3
     first, second = authenticator.waits
     assert 1 <= first <= 2 <= second <= 3
@@ -72,14 +72,14 @@ def test_temporary_failure_of_the_endpoint_is_retried(server, caplog, status):
 def test_retry_after_of_the_endpoint_is_obeyed(server):
     server.answers(Reply(status=503, headers={"Retry-After": "7"}), GOOD)
     authenticator = login(server)
-    sent_with(authenticator)
+    prepare_request(authenticator)
     assert authenticator.waits == [7]
 
 
 def test_broken_connection_is_retried(server):
     server.answers(Reply("x", keep=0, reset=True), GOOD)
     authenticator = login(server)
-    assert sent_with(authenticator).headers["Authorization"] == "Bearer token-1"
+    assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-1"
     assert len(authenticator.waits) == 1
 
 
@@ -92,7 +92,7 @@ def test_failure_after_all_tries_is_reported_without_secrets(server, caplog):
     assert str(error) == (
         f"Failed to update access token (status=500) at {server.url}/oauth/token: refused, down"
     )
-    assert not any(secret in everything(error, caplog) for secret in SECRETS)
+    assert not any(secret in collect_log_text(error, caplog) for secret in SECRETS)
 
 
 def test_endpoint_that_does_not_respond_times_out(server, caplog):
@@ -103,7 +103,7 @@ def test_endpoint_that_does_not_respond_times_out(server, caplog):
     assert (server.count_requests(2), len(authenticator.waits), error.status) == (2, 1, None)
     assert "(status=Unknown)" in str(error)
     assert "no answer, ReadTimeout" in str(error)
-    assert not any(secret in everything(error, caplog) for secret in SECRETS)
+    assert not any(secret in collect_log_text(error, caplog) for secret in SECRETS)
 
 
 def test_refused_connection_names_url_and_reason(caplog):
@@ -112,7 +112,7 @@ def test_refused_connection_names_url_and_reason(caplog):
     assert len(authenticator.waits) == 10
     assert str(error).endswith("127.0.0.1:1/token: no answer, ConnectionError (Connection refused)")
     assert (error.__cause__, error.__context__) == (None, None)
-    assert not any(secret in everything(error, caplog) for secret in SECRETS)
+    assert not any(secret in collect_log_text(error, caplog) for secret in SECRETS)
 
 
 # Permanent failures
@@ -137,7 +137,7 @@ def test_oauth_error_is_reported_without_retry(server, caplog, status):
     assert (error.status, error.error) == (status, "invalid_client")
     assert error.description == "No client me-id with the secret ***."
     assert f"Failed OAuth login with status code {status}: invalid_client: No" in caplog.text
-    assert not any(secret in everything(error, caplog) for secret in SECRETS)
+    assert not any(secret in collect_log_text(error, caplog) for secret in SECRETS)
 
 
 def test_secrets_echoed_by_the_server_are_hidden(server, caplog):
@@ -150,7 +150,7 @@ def test_secrets_echoed_by_the_server_are_hidden(server, caplog):
     )
     error = failure(authenticator)
     assert str(error).endswith("/***/token: refused, no ***: *** ***")
-    assert not any(secret in everything(error, caplog) for secret in SECRETS)
+    assert not any(secret in collect_log_text(error, caplog) for secret in SECRETS)
 
 
 def test_refusal_that_is_not_json_is_not_shown(server, caplog):
@@ -158,7 +158,7 @@ def test_refusal_that_is_not_json_is_not_shown(server, caplog):
     error = failure(login(server))
     assert str(error).endswith("/oauth/token: refused")
     assert "the response has no OAuth error" in caplog.text
-    assert not any(secret in everything(error, caplog) for secret in SECRETS)
+    assert not any(secret in collect_log_text(error, caplog) for secret in SECRETS)
 
 
 def test_handle_error_receives_the_complete_response(server):
@@ -190,7 +190,7 @@ def test_response_without_a_token_is_an_error(server, caplog, reply, reason):
     error = failure(login(server))
     assert str(error).endswith(reason)
     assert error.status == 200
-    assert not any(secret in everything(error, caplog) for secret in SECRETS)
+    assert not any(secret in collect_log_text(error, caplog) for secret in SECRETS)
 
 
 @pytest.mark.parametrize("field", ["access_token", "refresh_token"])
@@ -280,6 +280,6 @@ def test_retry_of_a_token_request_names_the_stream_in_the_log(server, caplog):
     server.answers(Reply(status=503), GOOD)
     authenticator = login(server)
     authenticator.attach(Stream(name="orders"))
-    sent_with(authenticator)
+    prepare_request(authenticator)
     assert "Stream 'orders': No access token from" in caplog.text
     assert "after try 1 of" in caplog.text

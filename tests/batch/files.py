@@ -9,7 +9,7 @@ from typing import Any
 from tap_core.batch.encodings import BaseBatchFileEncoding
 from tap_core.batch.reader import read_rows
 
-__all__ = ["ENCODINGS", "batch_config", "numbers", "rows_in", "rows_named"]
+__all__ = ["ENCODINGS", "batch_config", "numbers", "read_batch_rows", "rows_named"]
 
 ENCODINGS = [("jsonl", "gzip"), ("jsonl", "none"), ("parquet", None), ("parquet", "gzip")]
 
@@ -17,16 +17,16 @@ ENCODINGS = [("jsonl", "gzip"), ("jsonl", "none"), ("parquet", None), ("parquet"
 def batch_config(
     root: Any, form: str = "jsonl", compression: str | None = "gzip", size: int = 3
 ) -> dict[str, Any]:
-    encoding = {"format": form} if compression is None else _both(form, compression)
+    encoding = {"format": form} if compression is None else make_encoding(form, compression)
     storage = {"root": str(root), "prefix": "p-"}
     return {"batch_config": {"encoding": encoding, "storage": storage, "batch_size": size}}
 
 
-def _both(form: str, compression: str) -> dict[str, str]:
+def make_encoding(form: str, compression: str) -> dict[str, str]:
     return {"format": form, "compression": compression}
 
 
-def rows_in(message: dict[str, Any]) -> list[dict[str, Any]]:
+def read_batch_rows(message: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of all files of a BATCH message."""
     encoding = BaseBatchFileEncoding.from_dict(message["encoding"])
     return [row for path in message["manifest"] for row in read_rows(path, encoding, stream="s")]
@@ -38,7 +38,7 @@ def rows_named(messages: Iterable[dict[str, Any]], stream: str | None = None) ->
         row
         for message in messages
         if message["type"] == "BATCH" and stream in {None, message["stream"]}
-        for row in rows_in(message)
+        for row in read_batch_rows(message)
     ]
 
 

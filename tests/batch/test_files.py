@@ -311,18 +311,18 @@ ROWS = st.lists(
 )
 
 
-def without_absent(value):
+def drop_nulls(value):
     """Return a value without nulls in objects, which Parquet may drop."""
     if isinstance(value, dict):
-        return {key: without_absent(item) for key, item in value.items() if item is not None}
-    return [without_absent(item) for item in value] if isinstance(value, list) else value
+        return {key: drop_nulls(item) for key, item in value.items() if item is not None}
+    return [drop_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 @settings(max_examples=60)
 @given(ROWS)
 def test_parquet_round_trip_keeps_every_digit(rows):
     _, read = through_parquet(rows)
-    assert numbers(without_absent(read)) == numbers(without_absent(rows))
+    assert numbers(drop_nulls(read)) == numbers(drop_nulls(rows))
 
 
 # Unreadable files

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.batch.files import batch_config, numbers, rows_in
+from tests.batch.files import batch_config, numbers, read_batch_rows
 from tests.peers import missing_reason, peer_python
 from tests.sync.syncing import parsed
 
@@ -62,12 +62,12 @@ def test_files_and_file_names_are_those_of_singer_sdk(taps, form, compression):
     for our, their in zip(*batches, strict=True):
         assert our.keys() == their.keys()
         assert our["encoding"] == their["encoding"]
-        assert numbers(rows_in(our)) == numbers(rows_in(their))
+        assert numbers(read_batch_rows(our)) == numbers(read_batch_rows(their))
         [path], [other] = our["manifest"], their["manifest"]
-        assert masked(path) == masked(other).replace("%3D", "-")
+        assert mask_random_part(path) == mask_random_part(other).replace("%3D", "-")
 
 
-def masked(path):
+def mask_random_part(path):
     """Return a file's name without its random part."""
     return re.sub(r"[0-9a-f]{8}-[-0-9a-f]{27}", "ID", path.rpartition("/")[2])
 

@@ -170,11 +170,11 @@ def selected(package: str, metadata: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "mask": sorted((list(breadcrumb), value) for breadcrumb, value in mask.items()),
         "probes": [mask[breadcrumb] for breadcrumb in PROBES],
-        **left_by(helpers, mask, SCHEMA, RECORD),
+        **reduce_to_selected(helpers, mask, SCHEMA, RECORD),
     }
 
 
-def left_by(helpers: Any, mask: Any, schema: Any, record: Any) -> dict[str, Any]:
+def reduce_to_selected(helpers: Any, mask: Any, schema: Any, record: Any) -> dict[str, Any]:
     """Return a schema and a record reduced to the selected properties."""
     copy = json.loads(json.dumps(record))
     helpers.pop_deselected_record_properties(copy, schema, mask)
@@ -215,7 +215,9 @@ def outcomes(package: str, masks: list[Any]) -> dict[str, Any]:
         "selected": [selected(package, metadata) for metadata in selections()],
         "catalogs": catalogs(package),
         "masked": [
-            left_by(helpers, singer.SelectionMask((tuple(b), v) for b, v in mask), schema, record)
+            reduce_to_selected(
+                helpers, singer.SelectionMask((tuple(b), v) for b, v in mask), schema, record
+            )
             for mask, schema, record in masks
         ],
     }

@@ -35,7 +35,7 @@ def random_masks(count: int) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[dict[str, Any], dict[str, Any]]:
+def outcomes_of_both() -> tuple[dict[str, Any], dict[str, Any]]:
     masks = random_masks(500)
     process = subprocess.run(
         [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
@@ -48,21 +48,23 @@ def both() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("part, least", [("standard", 700), ("selected", 1000), ("masked", 500)])
-def test_metadata_and_selections_are_those_of_singer_sdk(both, part, least):
-    ours, theirs = both[0][part], both[1][part]
+def test_metadata_and_selections_are_those_of_singer_sdk(outcomes_of_both, part, least):
+    ours, theirs = outcomes_of_both[0][part], outcomes_of_both[1][part]
     assert len(theirs) >= least
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []
 
 
-def test_catalogs_are_read_and_written_as_by_singer_sdk(both):
-    ours, theirs = (outcome["catalogs"] for outcome in both)
+def test_catalogs_are_read_and_written_as_by_singer_sdk(outcomes_of_both):
+    ours, theirs = (outcome["catalogs"] for outcome in outcomes_of_both)
     assert ours == theirs
 
 
-def test_catalog_key_order_is_that_of_singer_sdk(both):
-    ours, theirs = (json.dumps(outcome["catalogs"]["read"]) for outcome in both)
+def test_catalog_key_order_is_that_of_singer_sdk(outcomes_of_both):
+    ours, theirs = (json.dumps(outcome["catalogs"]["read"]) for outcome in outcomes_of_both)
     assert ours == theirs
 
 
-def test_standard_metadata_key_order_is_that_of_singer_sdk(both):
-    assert json.dumps(both[0]["standard"]) == json.dumps(both[1]["standard"])
+def test_standard_metadata_key_order_is_that_of_singer_sdk(outcomes_of_both):
+    assert json.dumps(outcomes_of_both[0]["standard"]) == json.dumps(
+        outcomes_of_both[1]["standard"]
+    )

@@ -22,12 +22,12 @@ def _read(request: Mapping[str, Any]) -> list[list[Any]]:
     try:
         rows = get_writer(request["format"]).rows(session.spark(), table)
         table_rows = rows.selectExpr(*request["columns"]).collect()
-        return [[_plain(value) for value in row] for row in table_rows]
+        return [[_to_json_value(value) for value in row] for row in table_rows]
     finally:
         session.stop()
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     return value if value is None or isinstance(value, int | float) else str(value)
 
 

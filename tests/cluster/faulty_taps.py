@@ -23,13 +23,13 @@ from tap_core import typing as th
 from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.types import Context, Record
 
-__all__ = ["Faults", "FaultyTap", "LimitedTap", "at"]
+__all__ = ["Faults", "FaultyTap", "LimitedTap", "make_timestamp"]
 
 _HOURS = 24
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def at(day: int, number: int) -> str:
+def make_timestamp(day: int, number: int) -> str:
     """Return a timestamp of a day; the hour follows from the number."""
     return f"2024-01-{day:02}T{number % _HOURS:02}:00:00Z"
 
@@ -154,7 +154,7 @@ class Faulty(Stream):
         for number in numbers:
             yield {
                 "id": number,
-                "at": at(number // 1000, number),
+                "at": make_timestamp(number // 1000, number),
                 "note": f'{where} "{number}" \u00fc\n',
                 "amount": number / 100,
                 "tags": ["a", str(number)],

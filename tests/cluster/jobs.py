@@ -28,7 +28,7 @@ from tests.cluster.tables import read_tables
 if TYPE_CHECKING:
     from tests.cluster.standalone import Standalone
 
-__all__ = ["Done", "Job", "Running", "differences", "ordered", "until"]
+__all__ = ["FinishedRun", "Job", "RunProcess", "differences", "ordered", "until"]
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE: Final = 1800
@@ -38,14 +38,14 @@ SMALL: Final = {"spark.executor.cores": "2", "spark.driver.memory": "640m"}
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedRun:
     """The exit code and the output of a process."""
 
     code: int
     out: str
     err: str
 
-    def check(self, code: int = 0) -> Done:
+    def check(self, code: int = 0) -> FinishedRun:
         """Check the exit code."""
         assert self.code == code, f"exit code {self.code}\n{self.err[-8000:]}"
         return self
@@ -71,7 +71,7 @@ class Job:
     environ: dict[str, str] = field(default_factory=dict)
     path: tuple[Path, ...] = (ROOT,)
     """The module search path on all machines."""
-    begun: list[Running] = field(default_factory=list, init=False)
+    begun: list[RunProcess] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         """Create the folder, and fill in the settings that every job has."""
@@ -102,7 +102,7 @@ class Job:
 
     # Runs
 
-    def start(self, name: str = "run", **target: Any) -> Running:
+    def start(self, name: str = "run", **target: Any) -> RunProcess:
         """Start a run on the cluster; its output goes to files with that name."""
         spark = {**self.cluster.spark, **SMALL, "spark.executorEnv.PYTHONPATH": self._path()}
         staging = self.folder / "staging"
@@ -115,7 +115,7 @@ class Job:
         if self.catalog is not None:
             arguments += ["--catalog", self._file("catalog", self.catalog)]
         arguments += ["--config", self._file("target", settings)]
-        self.begun.append(Running(self, name, [sys.executable, "-c", TARGET, *arguments]))
+        self.begun.append(RunProcess(self, name, [sys.executable, "-c", TARGET, *arguments]))
         return self.begun[-1]
 
     def close(self) -> None:
@@ -124,11 +124,11 @@ class Job:
             if running.alive:
                 running.kill()
 
-    def run(self, **target: Any) -> Done:
+    def run(self, **target: Any) -> FinishedRun:
         """Run the job on the cluster to its end."""
         return self.start(**target).end()
 
-    def pipe(self, state: Mapping[str, Any] | None = None) -> Done:
+    def pipe(self, state: Mapping[str, Any] | None = None) -> FinishedRun:
         """Run the job on one machine: ``tap | target``."""
         settings = self._target_settings(
             master="local[1]", spark={"spark.sql.shuffle.partitions": "1"}
@@ -155,7 +155,7 @@ class Job:
                 timeout=PATIENCE,
                 **common,
             )
-        return Done(loaded.returncode, loaded.stdout.decode(), loaded.stderr.decode())
+        return FinishedRun(loaded.returncode, loaded.stdout.decode(), loaded.stderr.decode())
 
     def _target_settings(self, **kwargs: Any) -> dict[str, Any]:
         return {"path": str(self.tables), **self.target, **kwargs}
@@ -177,7 +177,7 @@ class Job:
     def rows(self, stream: str) -> Counter[str]:
         """Return the number of occurrences of each row of a table, without metadata columns."""
         table_rows = read_tables(self.tables, str(self.target["format"]), stream)[stream]
-        return Counter(_plain(row) for row in table_rows)
+        return Counter(_encode_row(row) for row in table_rows)
 
     def state(self) -> dict[str, Any]:
         """Return the last state in the tables; empty if there is none."""
@@ -193,7 +193,7 @@ class Job:
         return sorted(path.name for path in staging.iterdir()) if staging.exists() else []
 
 
-class Running:
+class RunProcess:
     """One process of ``target-spark run``."""
 
     def __init__(self, job: Job, name: str, arguments: list[str]) -> None:
@@ -252,14 +252,14 @@ class Running:
                 os.kill(pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
 
-    def end(self) -> Done:
+    def end(self) -> FinishedRun:
         """Wait for the end of the process."""
         try:
             code = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(self.read_log()[-8000:]) from None
-        return Done(code, self._out.read_text(), self.read_log())
+        return FinishedRun(code, self._out.read_text(), self.read_log())
 
 
 def until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
@@ -299,6 +299,6 @@ def _no_spark() -> Any:
     raise AssertionError("these tables can be read without Spark")
 
 
-def _plain(row: Mapping[str, Any]) -> str:
+def _encode_row(row: Mapping[str, Any]) -> str:
     without_metadata = {name: value for name, value in row.items() if not name.startswith("_sdc_")}
     return json.dumps(without_metadata, sort_keys=True, default=str)

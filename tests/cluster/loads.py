@@ -20,7 +20,7 @@ from tests.target.loader.table_counts import checked_counts
 if TYPE_CHECKING:
     from tests.cluster.standalone import Standalone
 
-__all__ = ["Load", "Running", "record", "schema", "state"]
+__all__ = ["Load", "TargetProcess", "record", "schema", "state"]
 
 _ROOT: Final = Path(__file__).parents[2]
 _COMMAND: Final = [sys.executable, "-m", "target_spark"]
@@ -95,15 +95,15 @@ class Load:
         return path
 
     @contextlib.contextmanager
-    def running(self, **kwargs: Any) -> Iterator[Running]:
+    def running(self, **kwargs: Any) -> Iterator[TargetProcess]:
         """Start the job; kill it at the end of the context if it still runs."""
-        run = Running(self, self.config(**kwargs))
+        run = TargetProcess(self, self.config(**kwargs))
         try:
             yield run
         finally:
             run.kill()
 
-    def run(self, *messages: bytes, code: int = 0, **kwargs: Any) -> Running:
+    def run(self, *messages: bytes, code: int = 0, **kwargs: Any) -> TargetProcess:
         """Run the job to its end; the report of a complete load must agree with the tables."""
         with checked_counts(self.tables) as ended:
             with self.running(**kwargs) as run:
@@ -133,7 +133,7 @@ class Load:
         return sorted(path.name for path in self.staging.glob("*"))
 
 
-class Running:
+class TargetProcess:
     """One process of target-spark whose standard input stays open."""
 
     def __init__(self, load: Load, config: Path) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.jobs import ROOT, Done, Job, Running, differences, until
+from tests.cluster.jobs import ROOT, FinishedRun, Job, RunProcess, differences, until
 from tests.cluster.standalone import Standalone
 
 __all__ = ["SOURCES", "Scenario", "main"]
@@ -158,32 +158,32 @@ def _is_covered(value: Any, bookmark: Any) -> bool:
     return bool(value <= bookmark)
 
 
-def _kill_driver(running: Running, _: random.Random) -> None:
+def _kill_driver(running: RunProcess, _: random.Random) -> None:
     running.kill()
 
 
-def _kill_python(running: Running, _: random.Random) -> None:
+def _kill_python(running: RunProcess, _: random.Random) -> None:
     running.process.kill()
 
 
-def _kill_jvm(running: Running, _: random.Random) -> None:
+def _kill_jvm(running: RunProcess, _: random.Random) -> None:
     with contextlib.suppress(AssertionError, ProcessLookupError):
         os.kill(running.jvm(), signal.SIGKILL)
 
 
-def _kill_executor(running: Running, chance: random.Random) -> None:
+def _kill_executor(running: RunProcess, chance: random.Random) -> None:
     _kill_one(running.job.cluster.executors(), chance)
 
 
-def _kill_reader(running: Running, chance: random.Random) -> None:
+def _kill_reader(running: RunProcess, chance: random.Random) -> None:
     _kill_one(running.job.cluster.pythons(), chance)
 
 
-def _kill_worker(running: Running, chance: random.Random) -> None:
+def _kill_worker(running: RunProcess, chance: random.Random) -> None:
     running.job.cluster.kill_worker(chance.randrange(len(running.job.cluster.all)))
 
 
-def _tell_to_end(running: Running, _: random.Random) -> None:
+def _tell_to_end(running: RunProcess, _: random.Random) -> None:
     running.signal(signal.SIGTERM)
 
 
@@ -193,7 +193,7 @@ def _kill_one(pids: list[int], chance: random.Random) -> None:
             os.kill(chance.choice(pids), signal.SIGKILL)
 
 
-_KILLS: dict[str, Callable[[Running, random.Random], None]] = {
+_KILLS: dict[str, Callable[[RunProcess, random.Random], None]] = {
     "python": _kill_python,
     "jvm": _kill_jvm,
     "driver": _kill_driver,
@@ -204,7 +204,7 @@ _KILLS: dict[str, Callable[[Running, random.Random], None]] = {
 }
 
 
-def _check_code(victim: str, result: Done) -> None:
+def _check_code(victim: str, result: FinishedRun) -> None:
     """Check the exit code of a run by what was killed."""
     ends = {
         "python": {-signal.SIGKILL},

@@ -194,8 +194,8 @@ class Standalone:
         self._supervisor = _start_supervised(
             [str(_home() / "bin" / "spark-class"), *arguments], folder, {}
         )
-        self.master = _until(lambda: _found(_AT, self.log), read_log=self._read_log)
-        self._ui = _until(lambda: _found(_UI, self.log), read_log=self._read_log)
+        self.master = _until(lambda: find_in_log(_AT, self.log), read_log=self._read_log)
+        self._ui = _until(lambda: find_in_log(_UI, self.log), read_log=self._read_log)
         for _ in range(self.workers):
             self._begin_worker(self.through)
         self.wait_for_workers()
@@ -270,7 +270,7 @@ def _end(supervisor: subprocess.Popen[bytes]) -> None:
     supervisor.wait(_STOP_SECONDS)
 
 
-def _found(pattern: re.Pattern[str], log: Path) -> str | None:
+def find_in_log(pattern: re.Pattern[str], log: Path) -> str | None:
     match = pattern.search(log.read_text(errors="replace")) if log.exists() else None
     return match and match[1]
 

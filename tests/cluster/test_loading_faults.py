@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.loads import PATIENCE, Load, Running, record, schema, state
+from tests.cluster.loads import PATIENCE, Load, TargetProcess, record, schema, state
 from tests.cluster.standalone import Standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
@@ -47,7 +47,7 @@ def check(load: Load, rounds: int, *streams: str) -> None:
     assert load.left() == []
 
 
-def send_first_round(run: Running, *streams: str) -> None:
+def send_first_round(run: TargetProcess, *streams: str) -> None:
     """Send the first round, and wait until it is committed."""
     run.send(SCHEMAS, rows(1, *streams))
     run.until_state(1)

@@ -14,7 +14,7 @@ import pytest
 from target_spark.config.options import RunInfo
 from target_spark.storage.staging_area import run_folder
 from tests.cluster.bucket_load import BucketLoad
-from tests.cluster.loads import Running, record, schema, state
+from tests.cluster.loads import TargetProcess, record, schema, state
 from tests.cluster.s3_server import KEY, SECRET, S3Server
 from tests.cluster.standalone import Standalone
 from tests.peers import missing_reason, peer_python
@@ -203,7 +203,7 @@ def test_cluster_with_object_storage_needs_no_shared_folder(
     schema_message = schema("a", "id", id="integer", name="string")
     first = (record("a", id=n, name="old") for n in range(100))
     updated = (record("a", id=n, name="new") for n in range(50, 150))
-    run: Running = job.run(schema_message, *first, *updated, state(200))
+    run: TargetProcess = job.run(schema_message, *first, *updated, state(200))
     assert run.states()[-1] == 200
     names = {row["id"]: row["name"] for row in job.rows("a")["a"]}
     assert names == {n: "old" if n < 50 else "new" for n in range(150)}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.jobs import ROOT, Done, Job, differences, ordered
+from tests.cluster.jobs import ROOT, FinishedRun, Job, differences, ordered
 from tests.cluster.standalone import Standalone
 
 sys.path.append(str(ROOT / "samples" / "cluster"))  # it need not be installed
@@ -34,7 +34,9 @@ def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
     created_job.close()
 
 
-def both(job: Job, alone: Job, streams: tuple[str, ...]) -> tuple[Done, Done]:
+def run_both_ways(
+    job: Job, alone: Job, streams: tuple[str, ...]
+) -> tuple[FinishedRun, FinishedRun]:
     """Run a job both ways, each from its last state, and compare the results.
 
     A tap in a pipe gets no state if its rows replace those of the table; `target-spark run` leaves
@@ -49,7 +51,7 @@ def both(job: Job, alone: Job, streams: tuple[str, ...]) -> tuple[Done, Done]:
     return spread, piped
 
 
-def received(result: Done) -> dict[str, int]:
+def received(result: FinishedRun) -> dict[str, int]:
     """Return the number of rows of each stream that the loader received."""
     [line] = [line for line in result.err.splitlines() if line.startswith("REPORT: ")]
     streams = json.loads(line.removeprefix("REPORT: "))["streams"]
@@ -95,7 +97,7 @@ def test_every_kind_of_stream_gives_the_rows_of_one_machine(job: Job) -> None:
     assert "'journal' has one context, so it is read by one process" in result.err
     for compared_job in (job, alone):
         compared_job.config["day"] = 3
-    spread, piped = both(job, alone, ALL)
+    spread, piped = run_both_ways(job, alone, ALL)
     assert received(spread) == received(piped)
     assert received(spread)["orders"] < sum(job.rows("orders").values()) / 2
 
@@ -111,10 +113,10 @@ def test_tables_of_every_format_match_those_of_one_machine(job: Job, kind: str) 
     streams = ("orders", "notes", "users") if mode == "upsert" else ("orders", "events")
     job.config.update(streams=list(streams), shops=4, day=2)
     alone = job.alone
-    both(job, alone, streams)
+    run_both_ways(job, alone, streams)
     for compared_job in (job, alone):
         compared_job.config["day"] = 3
-    both(job, alone, streams)
+    run_both_ways(job, alone, streams)
 
 
 @pytest.mark.thorough
@@ -123,10 +125,10 @@ def test_old_versions_are_deleted_when_the_new_one_is_complete(job: Job) -> None
     job.config.update(streams=["prices"], emit_activate_version_messages=True)
     job.target["hard_delete"] = True
     alone = job.alone
-    both(job, alone, ("prices",))
+    run_both_ways(job, alone, ("prices",))
     for compared_job in (job, alone):
         compared_job.config["shops"] = 3
-    both(job, alone, ("prices",))
+    run_both_ways(job, alone, ("prices",))
     assert sum(job.rows("prices").values()) == 60
 
 
@@ -177,7 +179,7 @@ def test_selection_and_stream_maps_apply_on_the_workers(job: Job) -> None:
             if entry["breadcrumb"] == [] and stream["tap_stream_id"] == "users":
                 entry["metadata"]["selected"] = False
     alone = job.alone
-    both(job, alone, ("orders", "happened", "notes"))
+    run_both_ways(job, alone, ("orders", "happened", "notes"))
     assert sum(job.rows("orders").values()) == 60
     assert not any("tags" in json.loads(row) for row in job.rows("notes"))
     assert not (job.tables / "users").exists()
@@ -187,7 +189,7 @@ def test_selection_and_stream_maps_apply_on_the_workers(job: Job) -> None:
 def test_contexts_without_rows_give_an_empty_table_and_a_state(job: Job) -> None:
     """The tables are empty, and the state is that of one machine."""
     job.config["streams"] = ["blank"]
-    both(job, job.alone, ("blank",))
+    run_both_ways(job, job.alone, ("blank",))
     assert (job.tables / "blank").is_dir()
 
 
@@ -200,10 +202,10 @@ def test_flights_sample_is_the_same_on_cluster_and_one_machine(
     config = {"until": "2013-01-04T00:00:00Z"}
     job = Job(tmp_path / "flights", standalone, config, tap=FLIGHTS, path=path)
     alone, streams = job.alone, ("airlines", "planes", "airports", "weather", "flights")
-    both(job, alone, streams)
+    run_both_ways(job, alone, streams)
     for compared_job in (job, alone):
         compared_job.config["until"] = "2013-01-06T00:00:00Z"
-    both(job, alone, streams)
+    run_both_ways(job, alone, streams)
 
 
 @pytest.mark.thorough
@@ -217,7 +219,7 @@ def test_regions_sample_is_the_same_on_cluster_and_one_machine(
         path = (ROOT, ROOT / "samples" / "cluster")
         job = Job(tmp_path / "regions", standalone, config, tap=REGIONS, path=path)
         alone, streams = job.alone, ("orders", "events", "customers", "notes")
-        both(job, alone, streams)
+        run_both_ways(job, alone, streams)
         assert sum(job.rows("orders").values()) == 5_000
         api.until = "2024-01-20T00:00:00Z"
-        both(job, alone, streams)
+        run_both_ways(job, alone, streams)

@@ -56,7 +56,7 @@ def source(job: Job, stream: str) -> Counter[str]:
     return Counter(_source(json.dumps(config, sort_keys=True), stream))
 
 
-def loaded(job: Job, stream: str) -> Counter[str]:
+def read_loaded_ids(job: Job, stream: str) -> Counter[str]:
     """Return shop and id of each row of the stream's table."""
     counts: Counter[str] = Counter()
     for row, count in job.rows(stream).items():
@@ -77,7 +77,7 @@ def read_shops(job: Job, stream: str) -> set[int]:
 
 def check_not_ahead(job: Job, stream: str = "orders") -> None:
     """Check that the rows that each bookmark covers are in the table."""
-    loaded_rows = loaded(job, stream)
+    loaded_rows = read_loaded_ids(job, stream)
     covered = read_shops(job, stream)
     missing = [
         row for row in source(job, stream) if json.loads(row)[0] in covered and not loaded_rows[row]
@@ -88,7 +88,7 @@ def check_not_ahead(job: Job, stream: str = "orders") -> None:
 def check_whole(job: Job, *streams: str) -> None:
     """Check that tables contain each row of the source once."""
     for stream in streams or ("orders",):
-        assert loaded(job, stream) == source(job, stream)
+        assert read_loaded_ids(job, stream) == source(job, stream)
     assert job.left_behind() == []
 
 
@@ -98,7 +98,7 @@ def check_all_but(job: Job, *shops: int) -> str:
     other_shops = set(range(6)) - set(shops)
     assert read_shops(job, "orders") == other_shops
     expected = Counter(row for row in source(job, "orders") if json.loads(row)[0] in other_shops)
-    assert loaded(job, "orders") == expected
+    assert read_loaded_ids(job, "orders") == expected
     assert job.left_behind() == []
     assert [shop for shop in shops if f"{{'shop': {shop}}}" not in result.err] == []
     assert "Traceback" not in result.err

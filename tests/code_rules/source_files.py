@@ -47,7 +47,7 @@ class Module:
 
     @property
     def tree(self) -> ast.Module:
-        return _parsed(self.source)
+        return _parse(self.source)
 
     @property
     def nodes(self) -> tuple[ast.AST, ...]:
@@ -67,13 +67,13 @@ class Import:
 
 
 @cache
-def _parsed(source: str) -> ast.Module:
+def _parse(source: str) -> ast.Module:
     return ast.parse(source)
 
 
 @cache
 def _walked(source: str) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(_parsed(source)))
+    return tuple(ast.walk(_parse(source)))
 
 
 def read_modules(root: Path = ROOT, packages: Iterable[str] = PACKAGES) -> list[Module]:

@@ -41,7 +41,7 @@ class TapX(Tap):
         return [Numbers(self)]
 
 
-def ended(run: Callable[[list[str]], object], arguments: list[str]) -> object:
+def get_exit_code(run: Callable[[list[str]], object], arguments: list[str]) -> object:
     """Return the exit code of a program, whether it returns the code or raises SystemExit."""
     try:
         return run(arguments)
@@ -72,7 +72,7 @@ def no_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
 
 
-def listed(text: str) -> dict[str, str]:
+def parse_commands(text: str) -> dict[str, str]:
     """Return the table of commands in a help text."""
     _, _, table = text.partition("Commands:\n")
     rows = re.findall(r"^  (\S+) +(.+)$", table.partition("\n\n")[0], re.MULTILINE)
@@ -82,8 +82,8 @@ def listed(text: str) -> dict[str, str]:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_help_lists_each_command_on_one_whole_line(program, capsys) -> None:
     for flag in ("-h", "--help"):
-        assert ended(PROGRAMS[program], [flag]) == 0
-        commands = listed(capsys.readouterr().out)
+        assert get_exit_code(PROGRAMS[program], [flag]) == 0
+        commands = parse_commands(capsys.readouterr().out)
         assert commands
         for name, line in commands.items():
             assert line.endswith("."), name
@@ -92,14 +92,14 @@ def test_help_lists_each_command_on_one_whole_line(program, capsys) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_command_has_help_under_both_names(program, capsys) -> None:
-    ended(PROGRAMS[program], ["-h"])
+    get_exit_code(PROGRAMS[program], ["-h"])
     texts = {}
-    names = set(listed(capsys.readouterr().out))
+    names = set(parse_commands(capsys.readouterr().out))
     for name in names - (
         {"spec", "check", "discover", "read", "test-stream"} if program == "tap-manifest" else set()
     ):
         for flag in ("-h", "--help"):
-            assert ended(PROGRAMS[program], [name, flag]) == 0
+            assert get_exit_code(PROGRAMS[program], [name, flag]) == 0
             texts[flag] = capsys.readouterr().out
         assert texts["-h"] == texts["--help"]
         assert texts["-h"].startswith(f"Usage: {program} {name}")
@@ -107,7 +107,7 @@ def test_each_command_has_help_under_both_names(program, capsys) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_version_is_one_line(program, capsys) -> None:
-    assert ended(PROGRAMS[program], ["--version"]) == 0
+    assert get_exit_code(PROGRAMS[program], ["--version"]) == 0
     assert re.fullmatch(rf"{program} v\S.*\n", capsys.readouterr().out)
 
 
@@ -123,7 +123,7 @@ def test_version_is_one_line(program, capsys) -> None:
 def test_misspelt_command_is_a_usage_error_with_a_suggestion(
     program, misspelt, suggestion, capsys
 ) -> None:
-    assert ended(PROGRAMS[program], [misspelt, "x"]) == 2
+    assert get_exit_code(PROGRAMS[program], [misspelt, "x"]) == 2
     captured = capsys.readouterr()
     assert f"Error: No such command '{misspelt}'. Did you mean '{suggestion}'?" in captured.err
     assert captured.out == ""
@@ -131,7 +131,7 @@ def test_misspelt_command_is_a_usage_error_with_a_suggestion(
 
 @pytest.mark.parametrize("path", ["./a.yaml", "/srv/a", "../a", "~a", "conf/a.yaml"])
 def test_path_without_the_option_manifest_is_a_usage_error(path, capsys) -> None:
-    assert ended(PROGRAMS["tap-manifest"], [path, "--discover"]) == 2
+    assert get_exit_code(PROGRAMS["tap-manifest"], [path, "--discover"]) == 2
     captured = capsys.readouterr()
     assert (
         f"Error: No such command '{path}'. If it is the manifest, write --manifest {path}"
@@ -152,34 +152,34 @@ def test_path_without_the_option_manifest_is_a_usage_error(path, capsys) -> None
 def test_misspelt_option_is_a_usage_error_with_a_suggestion(
     program, arguments, suggestion, capsys
 ) -> None:
-    assert ended(PROGRAMS[program], arguments) == 2
+    assert get_exit_code(PROGRAMS[program], arguments) == 2
     assert re.search(
         rf"No such option: --\w+ \(Possible options: .*{suggestion}", capsys.readouterr().err
     )
 
 
 def test_option_before_a_command_is_refused(capsys) -> None:
-    assert ended(target_spark, ["--config", "c.json", "doctor"]) == 2
+    assert get_exit_code(target_spark, ["--config", "c.json", "doctor"]) == 2
     errors = capsys.readouterr().err
     assert "--config before 'doctor' has no effect" in errors
     assert "target-spark doctor [OPTIONS]" in errors
 
 
 def test_manifest_is_required(capsys) -> None:
-    assert ended(tap_manifest, ["--config", "c.json"]) == 2
+    assert get_exit_code(tap_manifest, ["--config", "c.json"]) == 2
     assert "Missing option '--manifest' (env var: 'TAP_MANIFEST_FILE')." in capsys.readouterr().err
-    assert ended(tap_manifest, ["spec"]) == 2
+    assert get_exit_code(tap_manifest, ["spec"]) == 2
     assert "'--manifest'" in capsys.readouterr().err
 
 
 def test_misspelt_option_for_the_manifest_is_named(capsys) -> None:
-    assert ended(tap_manifest, ["--manifst=m.yaml", "--config", "c.json"]) == 2
+    assert get_exit_code(tap_manifest, ["--manifst=m.yaml", "--config", "c.json"]) == 2
     message = "No such option: --manifst. Did you mean '--manifest'?"
     assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_choice_of_an_engine_action_is_checked(capsys) -> None:
-    assert ended(target_spark, ["engine", "strat"]) == 2
+    assert get_exit_code(target_spark, ["engine", "strat"]) == 2
     assert "'strat' is not one of start, status, stop." in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ PREFIX = "TAP_X_"
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
+def in_empty_folder(tmp_path, monkeypatch):
     """Run the test in an empty folder, where no `.env` file is found."""
     monkeypatch.chdir(tmp_path)
 

@@ -39,7 +39,7 @@ class RulesDocument:
         absent = [f"no file {path}" for path in files.values() if not path.exists()]
         if absent:
             return absent
-        named = {key: _named_in(path) for key, path in files.items()}
+        named = {key: list_named_rules(path) for key, path in files.items()}
         rules = list(self.rules())
         numbers = sorted(number for number, _ in rules)
         wrong = [] if numbers == sorted(expected) else [f"the rules are {numbers}"]
@@ -61,7 +61,7 @@ def numbers_in(head: str) -> Iterator[str]:
             yield f"{kind}{number}"
 
 
-def _named_in(path: Path) -> set[str]:
+def list_named_rules(path: Path) -> set[str]:
     tree = ast.parse(path.read_text("utf-8"))
     tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     heads = ((ast.get_docstring(test) or "").partition(":")[0] for test in tests)

@@ -53,23 +53,23 @@ class CSVTap(FolderTap[CSVStream]):
 CHANGED = datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
-def put(path, text="id,name\n1,one\n2,two\n", changed=CHANGED):
+def write_file(path, text="id,name\n1,one\n2,two\n", changed=CHANGED):
     path.write_text(text)
     os.utime(path, (changed.timestamp(),) * 2)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    put(tmp_path / "b.csv")
-    put(tmp_path / "a.long.csv", "id\n9\n")
-    put(tmp_path / "c.txt")
+    write_file(tmp_path / "b.csv")
+    write_file(tmp_path / "a.long.csv", "id\n9\n")
+    write_file(tmp_path / "c.txt")
     (tmp_path / "below.csv").mkdir()
-    put(tmp_path / "below.csv" / "d.csv")
+    write_file(tmp_path / "below.csv" / "d.csv")
     CSVStream.read = []
     return tmp_path
 
 
-def synced(folder, state=None, tap=CSVTap, **config):
+def sync_folder(folder, state=None, tap=CSVTap, **config):
     settings = {"path": str(folder), "read_mode": "one_stream_per_file", **config}
     created_tap = tap(config=settings, state=state)
     out = io.StringIO()
@@ -87,7 +87,7 @@ def last_state(messages):
 
 
 def test_one_stream_per_file_mode_makes_a_stream_of_each_file(folder):
-    messages = synced(folder)
+    messages = sync_folder(folder)
     schema_messages = [message for message in messages if message["type"] == "SCHEMA"]
     assert [message["stream"] for message in schema_messages] == ["a.long", "b"]
     assert list(schema_messages[1]["schema"]["properties"]) == [
@@ -116,8 +116,8 @@ def test_links_to_files_are_read(folder):
 
 
 def test_merge_mode_makes_one_stream_of_all_files(folder):
-    put(folder / "e.CSV", "id,name\n7,seven\n")
-    messages = synced(folder, read_mode="merge", stream_name="all")
+    write_file(folder / "e.CSV", "id,name\n7,seven\n")
+    messages = sync_folder(folder, read_mode="merge", stream_name="all")
     assert {item["stream"] for item in messages if item["type"] != "STATE"} == {"all"}
     assert [(item["_sdc_path"], item["id"]) for item in records(messages)] == [
         ("./a.long.csv", "9"), ("./b.csv", "1"), ("./b.csv", "2"), ("./e.CSV", "7"),
@@ -127,7 +127,7 @@ def test_merge_mode_makes_one_stream_of_all_files(folder):
 
 
 def test_changed_file_is_read_again(folder):
-    state = last_state(synced(folder))
+    state = last_state(sync_folder(folder))
     assert state["bookmarks"]["b"] == {
         "partitions": [
             {
@@ -137,10 +137,10 @@ def test_changed_file_is_read_again(folder):
             }
         ]
     }
-    put(folder / "b.csv", changed=CHANGED.replace(year=2023))
-    put(folder / "a.long.csv", "id\n10\n", changed=CHANGED.replace(year=2025))
+    write_file(folder / "b.csv", changed=CHANGED.replace(year=2023))
+    write_file(folder / "a.long.csv", "id\n10\n", changed=CHANGED.replace(year=2025))
     CSVStream.read.clear()
-    second_sync = synced(folder, state)
+    second_sync = sync_folder(folder, state)
     assert [record["id"] for record in records(second_sync)] == ["10"]
     assert CSVStream.read == ["./a.long.csv"]
     assert last_state(second_sync)["bookmarks"]["a.long"]["partitions"][0][
@@ -150,8 +150,8 @@ def test_changed_file_is_read_again(folder):
 
 
 def test_full_table_sync_reads_every_file(folder):
-    state = last_state(synced(folder))
-    put(folder / "b.csv", changed=CHANGED.replace(year=2023))
+    state = last_state(sync_folder(folder))
+    write_file(folder / "b.csv", changed=CHANGED.replace(year=2023))
     tap = CSVTap(config={"path": str(folder), "read_mode": "one_stream_per_file"}, state=state)
     for stream in tap.streams.values():
         stream.forced_replication_method = "FULL_TABLE"
@@ -163,7 +163,7 @@ def test_full_table_sync_reads_every_file(folder):
 def test_files_of_an_fsspec_file_system_are_read(tmp_path):
     folder = f"/{tmp_path.name}"
     fsspec.filesystem("memory").pipe(f"{folder}/x.csv", b"id,name\n5,five\n")
-    [row] = records(synced(folder, filesystem="memory"))
+    [row] = records(sync_folder(folder, filesystem="memory"))
     assert (row["id"], row["_sdc_path"]) == ("5", "x.csv")
     assert row["_sdc_modified_at"] > "2024"
 
@@ -179,7 +179,7 @@ def test_file_system_without_modification_times_reads_every_file(folder, caplog)
         def modified(self, path):
             raise NotImplementedError
 
-    rows = records(synced(folder, tap=Timeless))
+    rows = records(sync_folder(folder, tap=Timeless))
     assert len(rows) == 3
     assert rows[0]["_sdc_modified_at"] > "2024-02"
     assert "does not say when a file was changed: './b.csv'" in caplog.text
@@ -188,7 +188,7 @@ def test_file_system_without_modification_times_reads_every_file(folder, caplog)
         def modified(self, path):
             return CHANGED.replace(tzinfo=None)
 
-    [row, *_] = records(synced(folder, tap=Naive))
+    [row, *_] = records(sync_folder(folder, tap=Naive))
     assert row["_sdc_modified_at"] == "2024-01-02T03:04:05.000000+00:00"
 
 
@@ -211,7 +211,7 @@ def test_invalid_folder_configuration_is_rejected(folder, config, message, monke
     if config.get("path") == "EMPTY":
         config = {**config, "path": str(folder / "empty")}
     with pytest.raises(ConfigValidationError, match=message):
-        synced(folder, **config)
+        sync_folder(folder, **config)
 
 
 def test_get_records_without_a_file_context_is_rejected(folder):
@@ -247,9 +247,9 @@ def test_files_with_the_same_stream_name_are_an_error(folder):
     class TwoSuffixes(CSVTap):
         valid_extensions = (".csv", ".tsv")
 
-    put(folder / "b.tsv", "id,name\n3,three\n")
+    write_file(folder / "b.tsv", "id,name\n3,three\n")
     with pytest.raises(ConfigValidationError) as error:
-        synced(folder, tap=TwoSuffixes)
+        sync_folder(folder, tap=TwoSuffixes)
     fault = "'path': ./b.csv and ./b.tsv have the same stream name 'b': rename all but one, or set"
     assert error.value.errors == [f"{fault} 'read_mode' to 'merge'"]
-    assert len(records(synced(folder, tap=TwoSuffixes, read_mode="merge"))) == 4
+    assert len(records(sync_folder(folder, tap=TwoSuffixes, read_mode="merge"))) == 4

@@ -71,11 +71,11 @@ class Mutator:
     def _change_json(self, data: bytes) -> bytes | None:
         """Change a document or a line that is JSON; return None if there is none."""
         lines = data.splitlines() or [b""]
-        document_of_all = _parsed(data)
+        document_of_all = _parse_json(data)
         if document_of_all is not None:
             return self._dumped(self._changed(document_of_all))
         index = self._chance.randrange(len(lines))
-        document = _parsed(lines[index])
+        document = _parse_json(lines[index])
         if document is None:
             return None
         lines[index] = self._dumped(self._changed(document))
@@ -171,7 +171,7 @@ class Mutator:
         return b"\n".join(lines)
 
 
-def _parsed(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

@@ -195,10 +195,10 @@ def manifest_tap(work: Path) -> Container:
 def folder() -> Iterator[Path]:
     """A folder that the user of the images owns. It is not below /tmp, which a container hides."""
     with TemporaryDirectory(prefix="image-data-", dir="/var/tmp") as name:
-        yield own(Path(name))
+        yield change_owner(Path(name))
 
 
-def own(folder: Path) -> Path:
+def change_owner(folder: Path) -> Path:
     """Change the owner of a folder and its files to the user of the images; return the folder."""
     for path in (folder, *folder.rglob("*")):
         shutil.chown(path, LOADER, LOADER)
@@ -262,7 +262,7 @@ def test_tap_is_loaded_without_a_network(
     # Iceberg stores absolute paths of files, so the folder is mounted under its own path.
     path = "/tables" if table_format == "delta" else str(tables)
     write_json(config, "target.json", {"path": path, "format": table_format})
-    own(folder)
+    change_owner(folder)
     read = tap.run("--config", "/config/tap.json", volumes={config: "/config:ro"})
     assert read.returncode == 0, read.stderr.decode()[-4000:]
     sent = [json.loads(line) for line in read.stdout.splitlines()]
@@ -282,7 +282,7 @@ def test_class_archive_of_the_image_is_used(target: Container, folder: Path) -> 
     """Java reports that it uses the archive, which fits the Java and the jars of the last stage."""
     java = {"spark.driver.extraJavaOptions": "-Xlog:class+load:file=/tmp/classes.log"}
     write_json(folder, "target.json", {"path": str(folder / "tables"), "spark": java})
-    own(folder)
+    change_owner(folder)
     load = f"target-spark --config {folder}/target.json"
     count = "grep -c 'shared objects file (top)' /tmp/classes.log"
     process = target.run(
@@ -393,7 +393,7 @@ def test_services_of_the_compose_file_load_into_the_catalog(
     received = []
     for until in ("2013-01-02T00:00:00Z", "2013-01-03T00:00:00Z"):
         write_json(config, "tap.json", {"folder": "/config", "until": until})
-        own(folder)
+        change_owner(folder)
         with ThreadPoolExecutor() as pool:
             reading = pool.submit(run_service, tap, "tap", folders)
             loading = pool.submit(run_service, target, "target", folders)
@@ -419,7 +419,7 @@ def test_documented_settings_load_delta_tables_into_the_storage(
     process = target.run(
         "--config",
         "/config/target.json",
-        volumes={own(folder): "/config:ro"},
+        volumes={change_owner(folder): "/config:ro"},
         feed=FEED,
         env=[f"{key}={value}" for key, value in service["environment"].items()],
         tmpfs=["/tmp:exec", "/home/loader:uid=1000,mode=0700"],

@@ -42,10 +42,10 @@ class Api:
     @property
     def asked(self) -> list[str]:
         """The dates and page numbers of all requests, such as ``2023-01-01..2023-02-01 p1``."""
-        return [_shown(request) for request in self.server.asked]
+        return [_describe_request(request) for request in self.server.asked]
 
 
-def _shown(request: ReceivedRequest) -> str:
+def _describe_request(request: ReceivedRequest) -> str:
     query = {name: values[0] for name, values in request.query.items()}
     dates = "..".join(query[name] for name in ("from-date", "to-date") if name in query)
     return dates + (f" p{query['page']}" if "page" in query else "")
@@ -91,7 +91,7 @@ def dated(**members: Any) -> type[Dated]:
 _OPTIONS = frozenset(DatetimeBasedCursor.__dataclass_fields__)
 
 
-def at(*dates: str) -> list[dict[str, Any]]:
+def make_dated_records(*dates: str) -> list[dict[str, Any]]:
     """Return a record for each date, numbered from 1."""
     return [{"id": number, "at": date} for number, date in enumerate(dates, 1)]
 

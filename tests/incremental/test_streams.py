@@ -11,10 +11,10 @@ from tap_core.exceptions import ConfigurationError, FatalAPIError
 from tap_core.incremental.request_options import RequestOption
 from tap_core.sync.connection_test import read_one_record
 from tests.http.server import Reply, Server, serving
-from tests.incremental.apis import FROM, Api, at, dated, get_bookmark
+from tests.incremental.apis import FROM, Api, dated, get_bookmark, make_dated_records
 from tests.sync.syncing import INTEGER, Output, failed, hooked, make, schema, stream, sync
 
-ARTICLES = at(
+ARTICLES = make_dated_records(
     "2023-01-02T00:00:00Z",
     "2023-01-15T07:30:58Z",
     "2023-01-12T00:00:00Z",
@@ -43,7 +43,7 @@ def on_path(request: pytest.FixtureRequest) -> Any:
     return (lambda kind: kind) if request.param == "compiled" else hooked
 
 
-def stored(value: Any, **fields: Any) -> dict[str, Any]:
+def make_state(value: Any, **fields: Any) -> dict[str, Any]:
     entry = {"replication_key": "at", "replication_key_value": value, **fields}
     return {"bookmarks": {"articles": entry}}
 
@@ -64,7 +64,7 @@ def test_requests_equal_those_of_airbytes_guide(server: Server, on_path: Any) ->
 
     Airbyte's guide to incremental sync, its worked requests.
     """
-    api = Api(server, at("2023-04-12T00:00:00Z", "2023-04-15T07:30:58Z"))
+    api = Api(server, make_dated_records("2023-04-12T00:00:00Z", "2023-04-15T07:30:58Z"))
     guide = {"start_datetime": "2023-04-09T00:00:00Z", "end_datetime": "2023-04-16T00:00:00Z"}
     first = read(server, on_path(dated(**guide)))
     assert ids(first) == [1, 2]
@@ -125,7 +125,7 @@ def test_failed_sync_resumes_from_the_last_completed_window(server: Server, on_p
 def test_full_table_stream_reads_all_windows_and_keeps_its_bookmark(server: Server) -> None:
     api = Api(server, ARTICLES)
     kind = dated(**STEPS, replication_method="FULL_TABLE")
-    output = read(server, kind, stored("2023-01-31T00:00:00Z"))
+    output = read(server, kind, make_state("2023-01-31T00:00:00Z"))
     assert api.asked == WINDOWS
     assert ids(output) == [1, 2, 3, 4]
     assert get_bookmark(output.states[-1]) == "2023-01-31T00:00:00Z"
@@ -149,7 +149,7 @@ def test_bookmark_outside_of_the_interval_is_handled(
 ) -> None:
     """Bookmarks at or after the end, before the start, in another format, or unreadable."""
     api = Api(server, [])
-    read(server, dated(**options), None if state is None else stored(state))
+    read(server, dated(**options), None if state is None else make_state(state))
     assert api.asked == requests
 
 
@@ -222,7 +222,7 @@ def test_record_later_than_the_end_does_not_move_the_bookmark_beyond_the_end(
     server: Server, on_path: Any
 ) -> None:
     """The record is emitted; the next sync starts at the end of this one."""
-    Api(server, at("2023-01-04T00:00:00Z", "2024-01-01T00:00:00Z"))
+    Api(server, make_dated_records("2023-01-04T00:00:00Z", "2024-01-01T00:00:00Z"))
     output = read(server, on_path(dated(end_time_option=None)))
     assert ids(output) == [1, 2]
     assert get_bookmark(output.states[-1]) == "2023-02-05T00:00:00Z"
@@ -232,11 +232,11 @@ def test_lookback_without_new_records_does_not_lower_the_bookmark(
     server: Server, on_path: Any
 ) -> None:
     """Records that are read again do not lower it, also if several contexts share it."""
-    Api(server, at("2023-01-30T00:00:00Z"))
+    Api(server, make_dated_records("2023-01-30T00:00:00Z"))
     partitions = [{"shop": 1}, {"shop": 2}]
     for members in ({}, {"partitions": partitions, "state_partitioning_keys": []}):
         kind = on_path(dated(lookback_window="P2D", **members))
-        output = read(server, kind, stored("2023-01-31T00:00:00Z"))
+        output = read(server, kind, make_state("2023-01-31T00:00:00Z"))
         assert ids(output) == [1] * (2 if members else 1)
         assert get_bookmark(output.states[-1]) == "2023-01-31T00:00:00Z"
 
@@ -245,7 +245,7 @@ def test_cursor_values_are_compared_by_time_and_kept_in_datetime_format(
     server: Server, on_path: Any
 ) -> None:
     """The formats are tried in order; values of other time zones are stored in UTC."""
-    records = at("05/01/2023 01:00 +0200", "2023-01-04", "04/01/2023 23:30 +0000")
+    records = make_dated_records("05/01/2023 01:00 +0200", "2023-01-04", "04/01/2023 23:30 +0000")
     server.answers(Reply({"data": records}))
     formats = ["%Y-%m-%d", "%d/%m/%Y %H:%M %z"]
     output = read(server, on_path(dated(cursor_datetime_formats=formats)))
@@ -268,7 +268,7 @@ def test_records_without_a_valid_cursor_value_are_emitted_with_one_warning(
 ) -> None:
     """The value may be missing, null or invalid; the other records set the bookmark."""
     dates = ("2023-01-03T00:00:00Z", None, "soon", "2023-01-02T00:00:00Z", "2023-99-99T00:00:00Z")
-    records = [{"id": 0}, *at(*dates)]
+    records = [{"id": 0}, *make_dated_records(*dates)]
     server.answers(Reply({"data": records}))
     output = read(server, on_path(dated()))
     assert ids(output) == [0, 1, 2, 3, 4, 5]
@@ -302,8 +302,12 @@ def test_data_feed_stops_after_the_page_that_reaches_the_bookmark(
 ) -> None:
     """Older records of that page are dropped; a record equal to the bookmark is emitted again."""
     dates = ("2023-03-01", "2023-02-04", "2023-02-03", "2023-01-20", "2023-01-20", "2023-01-19")
-    api = Api(server, at(*(f"{date}T00:00:00Z" for date in (*dates, "2023-01-18"))), size=2)
-    state = stored("2023-01-20T00:00:00Z")
+    api = Api(
+        server,
+        make_dated_records(*(f"{date}T00:00:00Z" for date in (*dates, "2023-01-18"))),
+        size=2,
+    )
+    state = make_state("2023-01-20T00:00:00Z")
     output = read(server, on_path(dated(**FEED)), state)
     assert ids(output) == [2, 3, 4, 5]  # the first is later than the end
     assert api.asked == ["", " p1", " p2"]
@@ -319,8 +323,8 @@ def test_last_record_of_a_page_decides_if_a_data_feed_continues(
 ) -> None:
     """As in airbyte-cdk: an older record before the last one does not end the feed."""
     dates = ("2023-01-19", "2023-02-03", "2023-01-22", "2023-01-17", "2023-02-04")
-    api = Api(server, at(*(f"{date}T00:00:00Z" for date in dates)), size=2)
-    output = read(server, on_path(dated(**FEED)), stored("2023-01-20T00:00:00Z"))
+    api = Api(server, make_dated_records(*(f"{date}T00:00:00Z" for date in dates)), size=2)
+    output = read(server, on_path(dated(**FEED)), make_state("2023-01-20T00:00:00Z"))
     assert ids(output) == [2, 3]
     assert api.asked == ["", " p1"]
 
@@ -329,7 +333,7 @@ def test_unsorted_data_feed_is_warned_about_once_and_summarized(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     dates = ("2023-02-01", "2023-02-03", "2023-02-02", "2023-02-04")
-    Api(server, at(*(f"{date}T00:00:00Z" for date in dates)))
+    Api(server, make_dated_records(*(f"{date}T00:00:00Z" for date in dates)))
     assert ids(read(server, dated(**FEED))) == [1, 2, 3, 4]
     assert caplog.text.count("should come newest first") == 1
     assert "Summary of 'articles': 2 records" in caplog.text
@@ -340,19 +344,19 @@ def test_client_side_incremental_drops_records_outside_of_the_interval(
 ) -> None:
     """Both ends are included; ``boundary="drop"`` drops the record equal to the bookmark."""
     Api(server, ARTICLES)
-    state = stored("2023-01-12T00:00:00Z")
+    state = make_state("2023-01-12T00:00:00Z")
     options = {"is_client_side_incremental": True, **WITHOUT_DATES}
     assert ids(read(server, on_path(dated(**options)), state)) == [2, 3, 4]
     assert ids(read(server, on_path(dated(**options, boundary="drop")), state)) == [2, 4]
     assert ids(read(server, on_path(dated(boundary="drop")), state)) == [2, 4]
 
 
-@pytest.mark.parametrize("state", [None, stored("2023-01-02")])
+@pytest.mark.parametrize("state", [None, make_state("2023-01-02")])
 def test_client_side_incremental_keeps_the_records_that_a_request_would_return(
     server: Server, state: Any
 ) -> None:
     """A format of whole days requests the start's whole day, as after a lookback of hours."""
-    Api(server, at("2022-12-31", "2023-01-01", "2023-01-02"))
+    Api(server, make_dated_records("2022-12-31", "2023-01-01", "2023-01-02"))
     options = {
         "datetime_format": "%Y-%m-%d",
         "start_datetime": "2023-01-01T10:00:00Z",
@@ -367,7 +371,15 @@ def test_records_without_a_valid_cursor_value_are_not_filtered(
     server: Server, on_path: Any
 ) -> None:
     server.answers(
-        Reply({"data": [{"id": 1}, {"id": 2, "at": "soon"}, *at("2022-01-01T00:00:00Z")]})
+        Reply(
+            {
+                "data": [
+                    {"id": 1},
+                    {"id": 2, "at": "soon"},
+                    *make_dated_records("2022-01-01T00:00:00Z"),
+                ]
+            }
+        )
     )
     kind = dated(is_client_side_incremental=True, **WITHOUT_DATES)
     assert ids(read(server, on_path(kind))) == [1, 2]
@@ -595,7 +607,7 @@ def test_start_value_is_the_later_of_bookmark_and_start_date(server: Server) -> 
         return {}
 
     kind = dated(get_url_params=get_url_params)
-    read(server, kind, stored("2023-02-01T00:00:00Z"), start_date="2023-01-03T00:00:00Z")
+    read(server, kind, make_state("2023-02-01T00:00:00Z"), start_date="2023-01-03T00:00:00Z")
     assert start_values == ["2023-02-01T00:00:00Z", "2023-02-01T00:00:00+00:00"]
 
 

@@ -152,7 +152,7 @@ class TapPeople(Tap):
         return [People(self), Pets(self), Plain(self)]
 
 
-def synced(config, catalog):
+def sync_tap(config, catalog):
     """Sync the tap and return its messages."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -166,7 +166,7 @@ def main():
         "maps": {name: outcome(maps, *case) for name, case in cases["maps"].items()},
         "flat": [outcome(flattened, *case) for case in cases["flat"]],
         "keys": [flatten_key(*case[:3], max_key_length=case[3]) for case in cases["keys"]],
-        "taps": {name: outcome(synced, *case) for name, case in cases["taps"].items()},
+        "taps": {name: outcome(sync_tap, *case) for name, case in cases["taps"].items()},
     }
     Path(sys.argv[2]).write_text(json.dumps(results))
 

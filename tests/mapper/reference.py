@@ -37,7 +37,9 @@ def functions() -> dict[str, Any]:
     }
 
 
-def theirs(text: str, record: dict[str, Any], own_property: str | None = None) -> Any:
+def evaluate_with_simpleeval(
+    text: str, record: dict[str, Any], own_property: str | None = None
+) -> Any:
     """Evaluate an expression on a record as singer_sdk does; any error means a rejection."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -49,7 +51,9 @@ def theirs(text: str, record: dict[str, Any], own_property: str | None = None) -
         return evaluator.eval(text, previously_parsed=tree)
 
 
-def ours(text: str, record: dict[str, Any], own_property: str | None = None) -> Any:
+def evaluate_with_tap_core(
+    text: str, record: dict[str, Any], own_property: str | None = None
+) -> Any:
     """Evaluate an expression on a record with tap_core's compiler."""
     tree = parse_expression(text, "a test")
     assert isinstance(tree, ast.Expr)

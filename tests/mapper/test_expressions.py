@@ -17,7 +17,7 @@ from tap_core.limits.bounded_operations import TEMPLATE_SECONDS
 from tap_core.mapper.expressions import ExpressionScope, UnknownNameError, compile_expression
 from tap_core.mapper.expressions import parse_expression as parse
 from tap_core.mapper.functions import NotAllowedError, map_functions
-from tests.mapper.reference import ours, theirs
+from tests.mapper.reference import evaluate_with_simpleeval, evaluate_with_tap_core
 
 RECORD = {
     "id": 7,
@@ -278,10 +278,10 @@ def outcome(evaluate, text, own_property=None):
 @pytest.mark.parametrize("text", ALLOWED.strip().splitlines())
 def test_expression_has_the_value_of_simpleeval(text):
     if text.startswith("rand"):
-        assert ours(text, RECORD) in {True, 0}
+        assert evaluate_with_tap_core(text, RECORD) in {True, 0}
         return
-    (kind, value), record = outcome(ours, text)
-    (expected, reference), record_afterwards = outcome(theirs, text)
+    (kind, value), record = outcome(evaluate_with_tap_core, text)
+    (expected, reference), record_afterwards = outcome(evaluate_with_simpleeval, text)
     assert (kind, expected) == ("value", "value"), (value, reference)
     assert value == reference
     assert type(value) is type(reference)
@@ -293,54 +293,56 @@ def test_expression_has_the_value_of_simpleeval(text):
 )
 def test_expression_rejected_by_simpleeval_is_rejected(text):
     try:
-        (expected, _), _ = outcome(theirs, text)
+        (expected, _), _ = outcome(evaluate_with_simpleeval, text)
     except SyntaxError:
         expected = "refused"
     if not text.startswith(("del", "pass", "assert", "import", "from", "id:", "await", "*")):
-        (kind, error), _ = outcome(ours, text)
+        (kind, error), _ = outcome(evaluate_with_tap_core, text)
         assert (kind, expected) == ("refused", "refused"), error
         assert isinstance(error, MapExpressionError)
 
 
 def test_unpacking_a_tuple_that_is_too_short_raises():
     with pytest.raises(MapExpressionError, match="not enough values"):
-        ours("[a for a, b in [(1,)]]", {})
+        evaluate_with_tap_core("[a for a, b in [(1,)]]", {})
 
 
 def test_async_comprehension_is_rejected():
     with pytest.raises(MapExpressionError, match="'async' is not available"):
-        ours("[x async for x in tags]", RECORD)
+        evaluate_with_tap_core("[x async for x in tags]", RECORD)
 
 
 @pytest.mark.parametrize("own_property", ["id", "gone"])
 def test_self_is_the_value_of_the_mapped_property(own_property):
-    assert ours("self", RECORD, own_property) == theirs("self", RECORD, own_property)
+    assert evaluate_with_tap_core("self", RECORD, own_property) == evaluate_with_simpleeval(
+        "self", RECORD, own_property
+    )
     with pytest.raises(UnknownNameError, match="'self' is not defined"):
-        ours("self", {"id": 1}, "gone")
+        evaluate_with_tap_core("self", {"id": 1}, "gone")
 
 
 def test_field_and_function_may_have_the_same_name():
-    assert ours("md5", {"md5": 3}) == 3
-    assert ours("md5('a')", {"md5": 3}) == ours("md5('a')", {})
-    assert callable(ours("md5", {}))
+    assert evaluate_with_tap_core("md5", {"md5": 3}) == 3
+    assert evaluate_with_tap_core("md5('a')", {"md5": 3}) == evaluate_with_tap_core("md5('a')", {})
+    assert callable(evaluate_with_tap_core("md5", {}))
 
 
 def test_unknown_name_error_names_the_expression():
     with pytest.raises(UnknownNameError, match="the name 'gone' is not defined") as caught:
-        ours("gone + 1", {"id": 1})
+        evaluate_with_tap_core("gone + 1", {"id": 1})
     assert "It is a test" in str(caught.value)
     assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_missing_item_is_a_key_error_not_an_unknown_name():
     with pytest.raises(MapExpressionError, match="KeyError: 'gone'") as caught:
-        ours("_['gone']", {"id": 1})
+        evaluate_with_tap_core("_['gone']", {"id": 1})
     assert not isinstance(caught.value, UnknownNameError)
 
 
 def test_fake_without_faker_names_the_missing_package():
     with pytest.raises(UnknownNameError, match="the package Faker is not installed"):
-        ours("fake.name()", {})
+        evaluate_with_tap_core("fake.name()", {})
 
 
 def test_forbidden_syntax_is_rejected_at_compile_time():
@@ -364,17 +366,17 @@ def test_forbidden_function_cannot_be_reached_through_a_value():
         path = json
 
     with pytest.raises(MapExpressionError, match="forbidden"):
-        ours("odd.way", {"odd": Odd})
+        evaluate_with_tap_core("odd.way", {"odd": Odd})
     with pytest.raises(MapExpressionError, match="modules are not available"):
-        ours("odd.path", {"odd": Odd})
+        evaluate_with_tap_core("odd.path", {"odd": Odd})
 
 
 def test_deeply_nested_expression_does_not_crash():
     code = (
-        "from tests.mapper.reference import ours\n"
+        "from tests.mapper.reference import evaluate_with_tap_core\n"
         "from tap_core.exceptions import MapExpressionError\n"
         "for text in ('(' * 5000 + ')' * 5000, '-' * 9000 + '1', '+'.join(['1'] * 9000)):\n"
-        "    try: print(ours(text, {}))\n"
+        "    try: print(evaluate_with_tap_core(text, {}))\n"
         "    except MapExpressionError: print('refused')\n"
     )
     process = subprocess.run(
@@ -430,14 +432,14 @@ def test_size_of_long_integers_in_comprehensions_is_limited():
     with pytest.raises(
         MapExpressionError, match="more than 10,000,000 characters or items is too large"
     ):
-        ours("[2 ** 3900000 for each in list('a' * 100)]", {})
+        evaluate_with_tap_core("[2 ** 3900000 for each in list('a' * 100)]", {})
 
 
 def test_time_of_comprehensions_is_limited(monkeypatch):
     """SEC14: each of 10,000 rounds may take a third of a second."""
     monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.01)
     with pytest.raises(MapExpressionError, match=r"it takes longer than 0\.01 seconds"):
-        ours("[7 ** 200000 % 5 == 1 for each in list('a' * 10000)]", {})
+        evaluate_with_tap_core("[7 ** 200000 % 5 == 1 for each in list('a' * 10000)]", {})
 
 
 @pytest.mark.parametrize(
@@ -448,17 +450,17 @@ def test_time_of_operations_with_long_integers_is_limited(monkeypatch, operation
     expression = f"{' + '.join([operation] * 400)} > 0"
     monkeypatch.setitem(vars(TEMPLATE_SECONDS), "value", 0.01)
     with pytest.raises(MapExpressionError, match=r"it takes longer than 0\.01 seconds"):
-        ours(expression, {})
+        evaluate_with_tap_core(expression, {})
     monkeypatch.undo()
-    assert ours(f"{operation} > 0", {}) is True
+    assert evaluate_with_tap_core(f"{operation} > 0", {}) is True
 
 
 def test_limit_errors_name_the_exceeded_limit():
     with pytest.raises(MapExpressionError, match="too long"):
-        ours("f'{text}'", {"text": "x" * 100_001})
+        evaluate_with_tap_core("f'{text}'", {"text": "x" * 100_001})
     with pytest.raises(MapExpressionError, match="comprehensions have more than 10,000 iterations"):
-        ours("[x for x in many]", {"many": range(10_001)})
-    assert len(ours("[x for x in many]", {"many": range(10_000)})) == 10_000
+        evaluate_with_tap_core("[x for x in many]", {"many": range(10_001)})
+    assert len(evaluate_with_tap_core("[x for x in many]", {"many": range(10_000)})) == 10_000
     assert issubclass(NotAllowedError, Exception)
 
 
@@ -532,17 +534,17 @@ EXPRESSIONS = st.recursive(LEAVES, grown, max_leaves=8)
 @given(EXPRESSIONS, RECORDS)
 def test_generated_expressions_give_the_result_of_simpleeval(text, record):
     results = []
-    for evaluate in (ours, theirs):
+    for evaluator in (evaluate_with_tap_core, evaluate_with_simpleeval):
         given_record = copy.deepcopy(record)
         try:
-            results.append((repr(evaluate(text, given_record, "s")), given_record))
+            results.append((repr(evaluator(text, given_record, "s")), given_record))
         except MapExpressionError:
             results.append(("refused", None))
         except Exception:  # noqa: BLE001 - simpleeval lets errors of all kinds through
-            assert evaluate is theirs
+            assert evaluator is evaluate_with_simpleeval
             results.append(("refused", None))
     assert results[0] == results[1]
 
 
 def test_datetime_module_gives_a_date():
-    assert ours("datetime.date(2024, 1, 2)", {}) == dt.date(2024, 1, 2)
+    assert evaluate_with_tap_core("datetime.date(2024, 1, 2)", {}) == dt.date(2024, 1, 2)

@@ -70,7 +70,7 @@ CONFIG = {"salt": "pepper", "limit": 2}
 KEYS = ["id"]
 
 
-def of(**definition: Any) -> dict[str, Any]:
+def make_map_settings(**definition: Any) -> dict[str, Any]:
     """Return the settings of one map of the stream `s`."""
     return {"stream_maps": {"s": definition}, "stream_map_config": CONFIG}
 
@@ -88,7 +88,7 @@ MAPS = {
     "nothing": case({}),
     "keys none": case({}, None),
     "computed": case(
-        of(
+        make_map_settings(
             new="id + 1",
             other="name",
             copied="email",
@@ -113,28 +113,30 @@ MAPS = {
             odd="_.get('missing', 'none')",
         )
     ),
-    "changed": case(of(name="name.upper()", email="self.lower() if self else None", id="id * 10")),
-    "self": case(of(fresh="self", name="self")),
-    "fake": case(of(fresh="fake")),
-    "removed": case(of(name=None, email="__NULL__", amount=None, missing=None)),
-    "renamed": case(of(mail="email", email=None, again="email")),
-    "chained": case(of(a="amount", amount="name", last="a")),
-    "filter": case(of(__filter__="id > 1")),
-    "filter of text": case(of(__filter__="name in ('Ada', 'Bob')", x="id")),
-    "filter none": case(of(__filter__=None)),
-    "filter by config": case(of(__filter__="_.get('id', 0) <= config['limit']")),
-    "else": case(of(__else__=None, id="id", x="name")),
-    "else by word": case(of(__else__="__NULL__", id="id", email="email")),
-    "else without keys": case(of(__else__=None, x="name"), None),
-    "keys": case(of(__key_properties__=["name"], id=None)),
-    "no keys": case(of(__key_properties__=[], id=None)),
-    "keys null": case(of(__key_properties__=None, id=None)),
-    "new key": case(of(__key_properties__=["key"], key="md5(name)")),
-    "alias": case(of(__alias__="t", x="__stream_name__ + __original_stream_name__")),
-    "alias quoted": case(of(__alias__="'t'")),
-    "alias of words": case(of(__alias__="my-new.stream")),
-    "alias computed": case(of(__alias__="f'x_{__stream_name__}'")),
-    "alias by concatenation": case(of(__alias__=" __stream_name__ + '_v2' ")),
+    "changed": case(
+        make_map_settings(name="name.upper()", email="self.lower() if self else None", id="id * 10")
+    ),
+    "self": case(make_map_settings(fresh="self", name="self")),
+    "fake": case(make_map_settings(fresh="fake")),
+    "removed": case(make_map_settings(name=None, email="__NULL__", amount=None, missing=None)),
+    "renamed": case(make_map_settings(mail="email", email=None, again="email")),
+    "chained": case(make_map_settings(a="amount", amount="name", last="a")),
+    "filter": case(make_map_settings(__filter__="id > 1")),
+    "filter of text": case(make_map_settings(__filter__="name in ('Ada', 'Bob')", x="id")),
+    "filter none": case(make_map_settings(__filter__=None)),
+    "filter by config": case(make_map_settings(__filter__="_.get('id', 0) <= config['limit']")),
+    "else": case(make_map_settings(__else__=None, id="id", x="name")),
+    "else by word": case(make_map_settings(__else__="__NULL__", id="id", email="email")),
+    "else without keys": case(make_map_settings(__else__=None, x="name"), None),
+    "keys": case(make_map_settings(__key_properties__=["name"], id=None)),
+    "no keys": case(make_map_settings(__key_properties__=[], id=None)),
+    "keys null": case(make_map_settings(__key_properties__=None, id=None)),
+    "new key": case(make_map_settings(__key_properties__=["key"], key="md5(name)")),
+    "alias": case(make_map_settings(__alias__="t", x="__stream_name__ + __original_stream_name__")),
+    "alias quoted": case(make_map_settings(__alias__="'t'")),
+    "alias of words": case(make_map_settings(__alias__="my-new.stream")),
+    "alias computed": case(make_map_settings(__alias__="f'x_{__stream_name__}'")),
+    "alias by concatenation": case(make_map_settings(__alias__=" __stream_name__ + '_v2' ")),
     "duplicated": case(
         {"stream_maps": {"copy": {"__source__": "s", "x": "id"}, "more": {"__source__": "s"}}}
     ),
@@ -162,26 +164,36 @@ MAPS = {
     "flat off": case({"flattening_enabled": False, "flattening_max_depth": 2}),
     "flat by nothing": case({"flattening_enabled": True, "flattening_max_depth": 0}),
     "flat short": case({**FLATTER, "flattening_max_key_length": 5, "flattening_separator": "__"}),
-    "flat and mapped": case({**FLAT, **of(new={}, x="a")["stream_map_config"], **of(x="a")}),
-    "flat and computed": case({**FLATTER, **of(x="{'p': {'q': [1]}}", y="record", z="[1]")}),
-    "flat and filtered": case({**FLAT, **of(__filter__="id == 1", __else__=None, id="id")}),
+    "flat and mapped": case(
+        {
+            **FLAT,
+            **make_map_settings(new={}, x="a")["stream_map_config"],
+            **make_map_settings(x="a"),
+        }
+    ),
+    "flat and computed": case(
+        {**FLATTER, **make_map_settings(x="{'p': {'q': [1]}}", y="record", z="[1]")}
+    ),
+    "flat and filtered": case(
+        {**FLAT, **make_map_settings(__filter__="id == 1", __else__=None, id="id")}
+    ),
     # Invalid configurations
     "wrong else": case({"stream_maps": {"__else__": "x"}}),
     "wrong option": case({"stream_maps": {"__other__": {}}}),
     "wrong text": case({"stream_maps": {"s": "x"}}),
     "wrong type": case({"stream_maps": {"s": 5}}),
-    "wrong property else": case(of(__else__="x")),
-    "wrong property": case(of(x=5)),
-    "wrong removal": case(of(id=None)),
-    "wrong keys": case(of(__key_properties__=["gone"])),
-    "wrong expression": case(of(x="1 +")),
-    "wrong filter": case(of(__filter__="1 +")),
-    "wrong alias": case(of(__alias__="two words")),
-    "wrong alias function": case(of(__alias__="foo(1)")),
+    "wrong property else": case(make_map_settings(__else__="x")),
+    "wrong property": case(make_map_settings(x=5)),
+    "wrong removal": case(make_map_settings(id=None)),
+    "wrong keys": case(make_map_settings(__key_properties__=["gone"])),
+    "wrong expression": case(make_map_settings(x="1 +")),
+    "wrong filter": case(make_map_settings(__filter__="1 +")),
+    "wrong alias": case(make_map_settings(__alias__="two words")),
+    "wrong alias function": case(make_map_settings(__alias__="foo(1)")),
     "wrong depth": case({"flattening_enabled": True}),
-    "else lacks keys": case(of(__else__=None, x="name")),
-    "unknown name": case(of(x="gone + 1")),
-    "unknown in filter": case(of(__filter__="gone")),
+    "else lacks keys": case(make_map_settings(__else__=None, x="name")),
+    "unknown name": case(make_map_settings(x="gone + 1")),
+    "unknown in filter": case(make_map_settings(__filter__="gone")),
 }
 
 DEEP = {

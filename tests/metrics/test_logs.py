@@ -210,7 +210,9 @@ def test_circle_of_causes_is_logged_once():
 # Setup, in a separate process
 
 
-def logged(program: str, config: str | None, tmp_path, **environment) -> tuple[list[str], str]:
+def run_with_logging(
+    program: str, config: str | None, tmp_path, **environment
+) -> tuple[list[str], str]:
     """Run a program with logging set up; return the lines of its stderr, and its stdout."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     variables.pop("SINGER_SDK_LOG_CONFIG", None)
@@ -247,7 +249,7 @@ MELTANO = {
 
 def test_meltano_log_config_gives_json_lines_without_singer_sdk(tmp_path):
     program = "early.info('one'); logging.getLogger('late').info('two')"
-    lines, stdout = logged(program, json.dumps(MELTANO), tmp_path)
+    lines, stdout = run_with_logging(program, json.dumps(MELTANO), tmp_path)
     assert [json.loads(line)["message"] for line in lines] == ["one", "two"]
     assert stdout == ""
 
@@ -261,14 +263,14 @@ def test_singer_sdk_names_in_log_config_refer_to_tap_core(tmp_path):
         "root": {"level": "INFO", "handlers": ["h"]},
     }
     program = "logging.getLogger('tap_core.metrics').info('no'); early.info('yes')"
-    assert logged(program, json.dumps(config), tmp_path) == (["yes"], "")
+    assert run_with_logging(program, json.dumps(config), tmp_path) == (["yes"], "")
 
 
 def test_yaml_log_config_is_read_if_pyyaml_is_installed(tmp_path):
     pytest.importorskip("yaml")
     config = "version: 1\nhandlers: {h: {class: logging.StreamHandler}}\n"
     config += "root: {level: INFO, handlers: [h]}\n"
-    assert logged("early.info('yes')", config, tmp_path) == (["yes"], "")
+    assert run_with_logging("early.info('yes')", config, tmp_path) == (["yes"], "")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ def test_yaml_log_config_is_read_if_pyyaml_is_installed(tmp_path):
     ['{"version": 2}', "[1]", "a: [", '{"version": 1, "formatters": {"f": {"()": "no.such"}}}'],
 )
 def test_invalid_log_config_causes_a_warning_and_is_ignored(tmp_path, config):
-    lines, _ = logged("early.info('still here')", config, tmp_path)
+    lines, _ = run_with_logging("early.info('still here')", config, tmp_path)
     assert "cannot be used" in lines[0]
     assert lines[-1].endswith("| still here")
 
@@ -284,7 +286,7 @@ def test_invalid_log_config_causes_a_warning_and_is_ignored(tmp_path, config):
 def test_missing_log_config_causes_a_warning_and_is_ignored(tmp_path):
     program = "import os; os.environ['SINGER_SDK_LOG_CONFIG'] = 'nowhere.json'\n"
     program += "setup_console_logging('INFO'); early.info('still here')"
-    lines, _ = logged(program, None, tmp_path)
+    lines, _ = run_with_logging(program, None, tmp_path)
     assert "Logging config file not found: nowhere.json" in lines[0]
     assert lines[-1].endswith("| still here")
 

@@ -243,7 +243,7 @@ WALKS = {
 WALKS["no json"][0]._content = b"<html>"
 
 
-def plain(token):
+def to_json_value(token):
     """Return a token as a value that JSON can represent."""
     return ["link", token.geturl()] if isinstance(token, ParseResult) else token
 
@@ -255,14 +255,19 @@ def walk(make, pages):
         paginator = make()
         for response in pages:
             texts = str(paginator), repr(paginator), paginator.count, paginator.finished
-            visited.append([plain(paginator.current_value), *texts])
+            visited.append([to_json_value(paginator.current_value), *texts])
             body = json.loads(response.content) if response.content[:1] != b"<" else {}
             records = body.get("data", [1]) if isinstance(body, dict) else body
             if not records and not paginator.continue_if_empty(response):
                 return [visited, "empty page"]
             paginator.advance(response)
             if paginator.finished:
-                return [visited, "finished", paginator.count, plain(paginator.current_value)]
+                return [
+                    visited,
+                    "finished",
+                    paginator.count,
+                    to_json_value(paginator.current_value),
+                ]
     except Exception as error:  # noqa: BLE001  each is an outcome
         loop = str(error).startswith("Loop detected in pagination. ")
         kind = RuntimeError if isinstance(error, RuntimeError) else type(error)
@@ -307,14 +312,14 @@ def shape(package):
                 for member, value in vars(member_class).items()
                 if not member.startswith("_")
             },
-            "made": warned(member_class, *((1, 1) if "Offset" in name else (1,))),
-            "derived": warned(type, "Derived", (member_class,), {}),
+            "made": list_warning_categories(member_class, *((1, 1) if "Offset" in name else (1,))),
+            "derived": list_warning_categories(type, "Derived", (member_class,), {}),
         }
         for name, member_class in classes.items()
     }
 
 
-def warned(deed, *arguments):
+def list_warning_categories(deed, *arguments):
     """Return the categories of the warnings that a call issues, even if it raises TypeError."""
     with warnings.catch_warnings(record=True) as caught, contextlib.suppress(TypeError):
         warnings.simplefilter("always")

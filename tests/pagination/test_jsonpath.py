@@ -65,7 +65,7 @@ def paths(steps):
     )
 
 
-def found(expression: str, document: object) -> list[object]:
+def extract_values(expression: str, document: object) -> list[object]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SingerSDKPendingDeprecationWarning)
         return list(extract_jsonpath(expression, document))
@@ -101,7 +101,7 @@ def test_simple_paths_find_what_jsonpath_ng_finds(expression, document):
         with pytest.raises(JSONPathError):
             extract_jsonpath(expression, document)
     else:
-        assert same(found(expression, document), expected)
+        assert same(extract_values(expression, document), expected)
 
 
 @needs_comparable_library
@@ -115,16 +115,18 @@ def test_any_path_finds_or_raises_what_jsonpath_ng_does(expression, document):
         expected = find_with_library(expression, document)
     except Exception as error:  # noqa: BLE001  any error of the library
         with pytest.raises(type(error)):
-            found(expression, document)
+            extract_values(expression, document)
     else:
-        assert same(found(expression, document), expected)
+        assert same(extract_values(expression, document), expected)
 
 
 @needs_comparable_library
 @pytest.mark.parametrize("expression", PATHS)
 def test_listed_paths_find_what_jsonpath_ng_finds(expression):
     for document in DOCUMENTS:
-        assert same(found(expression, document), find_with_library(expression, document)), document
+        assert same(
+            extract_values(expression, document), find_with_library(expression, document)
+        ), document
 
 
 def test_simple_paths_do_not_import_jsonpath_ng():
@@ -230,7 +232,7 @@ class GetWithoutArguments:
 )
 @pytest.mark.parametrize("expression", ["$.a", "$.*", "$[*].a", "$[0]"])
 def test_incomplete_mapping_is_read_as_jsonpath_ng_reads_it(expression, document):
-    assert found(expression, document) == find_with_library(expression, document)
+    assert extract_values(expression, document) == find_with_library(expression, document)
 
 
 def test_found_values_are_not_copies():

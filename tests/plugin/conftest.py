@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def alone(tmp_path, monkeypatch):
+def isolated_process(tmp_path, monkeypatch):
     """Run the test in its own folder; restore signal handlers and environment variables."""
     monkeypatch.chdir(tmp_path)
     environment = dict(os.environ)

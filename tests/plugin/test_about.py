@@ -44,12 +44,12 @@ ADDED = ("    Required: ", "    Default: ", "    Description: ")
 """Beginnings of the lines of the text format that singer_sdk's lacks."""
 
 
-def written(format_name: str, info: AboutInfo = INFO) -> str:
+def format_about(format_name: str, info: AboutInfo = INFO) -> str:
     return AboutFormatter.get_formatter(format_name).format_about(info)
 
 
 def test_json_about_has_the_expected_keys():
-    assert json.loads(written("json")) == {
+    assert json.loads(format_about("json")) == {
         "name": "tap-x",
         "description": "A tap.",
         "version": "1.2.3",
@@ -58,7 +58,7 @@ def test_json_about_has_the_expected_keys():
         "capabilities": ["catalog", "about"],
         "settings": SETTINGS,
     }
-    assert written("json").startswith('{\n  "name": "tap-x",\n')
+    assert format_about("json").startswith('{\n  "name": "tap-x",\n')
 
 
 @pytest.mark.peer
@@ -78,7 +78,7 @@ print(AboutFormatter.get_formatter("{format_name}").format_about(info))
     )
     assert process.stdout == "".join(
         line
-        for line in f"{written(format_name)}\n".splitlines(keepends=True)
+        for line in f"{format_about(format_name)}\n".splitlines(keepends=True)
         if format_name == "json" or not line.startswith(ADDED)
     )
 
@@ -86,26 +86,26 @@ print(AboutFormatter.get_formatter("{format_name}").format_about(info))
 def test_plugin_without_a_docstring_has_no_description():
     """The key of the JSON format stays, as in singer_sdk."""
     info = replace(INFO, description=None)
-    assert written("text", info).startswith("Name: tap-x\nVersion: 1.2.3\n")
-    assert written("markdown", info).startswith("# `tap-x`\n\nBuilt with tap_core.\n")
-    assert json.loads(written("json", info))["description"] is None
+    assert format_about("text", info).startswith("Name: tap-x\nVersion: 1.2.3\n")
+    assert format_about("markdown", info).startswith("# `tap-x`\n\nBuilt with tap_core.\n")
+    assert json.loads(format_about("json", info))["description"] is None
 
 
 def test_text_about_names_the_environment_variable_of_each_setting():
-    text = written("text")
+    text = format_about("text")
     assert "  - Name: page-size\n    Type: ['integer', 'null']\n" in text
     assert "    Environment Variable: TAP_X_PAGE_SIZE\n" in text
     assert "  - 3.10\n" in text
 
 
 def test_text_about_describes_each_setting():
-    text = written("text")
+    text = format_about("text")
     assert "    Required: True\n    Description: Where it is. In full.\n" in text
     assert "    Default: 5\n    Description: a | b\n" in text
 
 
 def test_markdown_about_has_a_table_of_settings():
-    page = written("markdown")
+    page = format_about("markdown")
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     assert page.startswith("# `tap-x`\n\nA tap.\n")
     assert "## Supported Python Versions\n\n- 3.10\n- 3.11\n" in page
@@ -135,9 +135,9 @@ def test_paragraphs_of_the_description_are_not_indented():
 
 def test_unknown_values_are_omitted_from_about():
     bare = AboutInfo("t", None, "1", "1", None, [], {}, "T_")
-    assert "Python" not in written("markdown", bare)
-    assert written("text", bare).splitlines()[-1] == "Settings:"
-    assert json.loads(written("json", bare))["supported_python_versions"] is None
+    assert "Python" not in format_about("markdown", bare)
+    assert format_about("text", bare).splitlines()[-1] == "Settings:"
+    assert json.loads(format_about("json", bare))["supported_python_versions"] is None
 
 
 def test_unknown_about_format_raises_key_error():

@@ -87,7 +87,7 @@ class MapDefined(InlineMapper):
     map_activate_version_message = map_batch_message = map_schema_message
 
 
-def written(plugin: type[PluginBase], format_name: str) -> dict[str, Any]:
+def read_definition(plugin: type[PluginBase], format_name: str) -> dict[str, Any]:
     """Return what ``--about`` prints in a format, read as YAML."""
     text = AboutFormatter.get_formatter(format_name).format_about(plugin._get_about_info())
     definition: dict[str, Any] = yaml.safe_load(text)
@@ -169,7 +169,7 @@ def test_required_settings_are_one_group_per_alternative(
 
 
 def test_meltano_definition_of_a_tap_has_the_keys_of_the_hub() -> None:
-    definition = written(TapDefined, "meltano")
+    definition = read_definition(TapDefined, "meltano")
     assert {key: value for key, value in definition.items() if key != "settings"} == {
         "name": "tap-defined",
         "namespace": "tap_defined",
@@ -187,13 +187,13 @@ def test_meltano_definition_of_a_tap_has_the_keys_of_the_hub() -> None:
 
 def test_capabilities_that_meltano_does_not_know_are_left_out() -> None:
     assert TargetCapabilities.VALIDATE_RECORDS in TargetDefined.capabilities
-    assert "validate-records" not in written(TargetDefined, "meltano")["capabilities"]
-    assert "schema-flattening" in written(TargetDefined, "meltano")["capabilities"]
-    assert "schema-flattening" not in written(MapDefined, "meltano")["capabilities"]
+    assert "validate-records" not in read_definition(TargetDefined, "meltano")["capabilities"]
+    assert "schema-flattening" in read_definition(TargetDefined, "meltano")["capabilities"]
+    assert "schema-flattening" not in read_definition(MapDefined, "meltano")["capabilities"]
 
 
 def test_target_spark_requires_a_location_and_marks_its_secrets() -> None:
-    definition = written(TargetSpark, "meltano")
+    definition = read_definition(TargetSpark, "meltano")
     assert definition["pip_url"] == "tap-core-sdk[spark]"
     groups = [["path"], ["warehouse"], ["catalog"], ["database"]]
     assert definition["settings_group_validation"] == groups
@@ -224,7 +224,8 @@ def test_definitions_are_valid_by_the_json_schema_of_meltano() -> None:
     )
     validator = jsonschema.Draft202012Validator(json.loads(path.read_text("utf-8")))
     plugins: dict[str, Any] = {
-        group: [written(plugin, "meltano") for plugin in PLUGINS[group]] for group in PLUGINS
+        group: [read_definition(plugin, "meltano") for plugin in PLUGINS[group]]
+        for group in PLUGINS
     }
     assert [error.message for error in validator.iter_errors({"plugins": plugins})] == []
     sample = yaml.safe_load((ROOT / "samples" / "meltano.yml").read_text("utf-8"))
@@ -252,7 +253,7 @@ def test_about_prints_a_definition_without_a_yaml_library() -> None:
     process = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert yaml.safe_load(process.stdout) == written(TargetSpark, "meltano")
+    assert yaml.safe_load(process.stdout) == read_definition(TargetSpark, "meltano")
 
 
 # Airbyte's metadata
@@ -290,14 +291,14 @@ def test_airbyte_metadata_has_the_fields_that_the_registry_requires() -> None:
 
 
 def test_airbyte_metadata_leaves_out_what_no_installed_package_states() -> None:
-    data = written(TargetDefined, "airbyte")["data"]
+    data = read_definition(TargetDefined, "airbyte")["data"]
     assert data["connectorType"] == "destination"
     assert REQUIRED_BY_AIRBYTE - data.keys() == {"dockerImageTag", "license", "documentationUrl"}
 
 
 def test_mapper_has_no_airbyte_metadata() -> None:
     with pytest.raises(ConfigurationError, match="map-defined is a mapper, which Airbyte does not"):
-        written(MapDefined, "airbyte")
+        read_definition(MapDefined, "airbyte")
 
 
 # The three protocols

@@ -71,7 +71,7 @@ TRANSITIVE_FLOORS = (
 """Transitive dependencies: they are in the locks but not in pyproject.toml."""
 
 
-def declared() -> dict[str, list[Requirement]]:
+def list_declared_requirements() -> dict[str, list[Requirement]]:
     """Return the requirements of the project, all extras included, by package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     requirements: dict[str, list[Requirement]] = {}
@@ -89,7 +89,7 @@ def name_floor(floor: Floor) -> str:
 @pytest.mark.parametrize("floor", FLOORS, ids=name_floor)
 def test_requirements_exclude_vulnerable_releases(floor: Floor) -> None:
     """SEC20: lower bounds of requirements exclude vulnerable releases."""
-    requirements = declared()[floor.package]
+    requirements = list_declared_requirements()[floor.package]
     for requirement in requirements:
         lowest = [Version(s.version) for s in requirement.specifier if s.operator == ">="]
         assert lowest, requirement

@@ -47,7 +47,7 @@ def metadata(image: str) -> dict[str, Any]:
     return metadata_document
 
 
-def called(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -> bytes:
+def call_image(image: str, line: str, folder: Path, feed: bytes = b"", **env: str) -> bytes:
     """Call an image's entry point with documented arguments; return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     process = subprocess.run(
@@ -89,7 +89,7 @@ COMPLETED = {
 def test_metadata_is_what_about_prints(image: str, tmp_path: Path) -> None:
     manifest = str(ROOT / "samples" / "manifests" / "rates" / "manifest.yaml")
     line = "--about --format=airbyte"
-    printed = yaml.safe_load(called(image, line, tmp_path, TAP_MANIFEST_FILE=manifest))
+    printed = yaml.safe_load(call_image(image, line, tmp_path, TAP_MANIFEST_FILE=manifest))
     assert printed["metadataSpecVersion"] == metadata(image)["metadataSpecVersion"]
     data = metadata(image)["data"]
     assert data["dockerRepository"].endswith(image)
@@ -102,19 +102,19 @@ def test_metadata_is_what_about_prints(image: str, tmp_path: Path) -> None:
 def test_source_image_answers_the_documented_commands(tmp_path: Path) -> None:
     """E1, RD1: `spec`, `check`, `discover` and `read` with config, catalog and state."""
     (tmp_path / "config.json").write_text('{"until": "2013-01-01T08:00:00Z"}')
-    assert single_faults(called(SOURCE, "spec", tmp_path), "SPEC") == []
-    status = called(SOURCE, "check --config config.json", tmp_path)
+    assert single_faults(call_image(SOURCE, "spec", tmp_path), "SPEC") == []
+    status = call_image(SOURCE, "check --config config.json", tmp_path)
     assert single_faults(status, "CONNECTION_STATUS") == []
     assert b"SUCCEEDED" in status
-    discovered = called(SOURCE, "discover --config config.json", tmp_path)
+    discovered = call_image(SOURCE, "discover --config config.json", tmp_path)
     [catalog] = [json.loads(line) for line in discovered.splitlines() if b'"CATALOG"' in line]
     configured_catalog = configured(catalog["catalog"], ["airlines", "weather"])
     (tmp_path / "catalog.json").write_text(json.dumps(configured_catalog))
     (tmp_path / "state.json").write_text("[]")
     line = "read --config config.json --catalog catalog.json"
-    output = called(SOURCE, line, tmp_path)
+    output = call_image(SOURCE, line, tmp_path)
     assert read_faults(output, configured_catalog) == []
-    second = called(SOURCE, f"{line} --state state.json", tmp_path)
+    second = call_image(SOURCE, f"{line} --state state.json", tmp_path)
     assert second.count(b'"RECORD"') == output.count(b'"RECORD"') > 16
     assert model_faults(status + discovered + second) == []
 
@@ -140,20 +140,20 @@ def test_manifest_image_answers_the_documented_commands(tmp_path: Path) -> None:
     copied.parent.mkdir()
     shutil.copy(ROOT / manifest_path, copied)
     variables = {"TAP_MANIFEST_FILE": str(copied)}
-    assert single_faults(called(MANIFEST, "spec", tmp_path, **variables), "SPEC") == []
+    assert single_faults(call_image(MANIFEST, "spec", tmp_path, **variables), "SPEC") == []
     served = script("serve")
     with served.serving(served.API()) as address:
         days = {"start_date": "2023-04-14", "end_date": "2023-04-15"}
         config = {"api_url": address, "base": "EUR", **days}
         (tmp_path / "config.json").write_text(json.dumps(config))
-        status = called(MANIFEST, "check --config config.json", tmp_path, **variables)
+        status = call_image(MANIFEST, "check --config config.json", tmp_path, **variables)
         assert b"SUCCEEDED" in status
-        discovered = called(MANIFEST, "discover --config config.json", tmp_path, **variables)
+        discovered = call_image(MANIFEST, "discover --config config.json", tmp_path, **variables)
         [catalog] = [json.loads(line) for line in discovered.splitlines() if b'"CATALOG"' in line]
         configured_catalog = configured(catalog["catalog"], ["rates"])
         (tmp_path / "catalog.json").write_text(json.dumps(configured_catalog))
         line = "read --config config.json --catalog catalog.json"
-        output = called(MANIFEST, line, tmp_path, **variables)
+        output = call_image(MANIFEST, line, tmp_path, **variables)
     assert read_faults(output, configured_catalog) == []
     assert output.count(b'"RECORD"') == 2
 
@@ -162,7 +162,7 @@ def test_manifest_image_answers_the_documented_commands(tmp_path: Path) -> None:
 @pytest.mark.peer
 def test_destination_image_answers_spec(tmp_path: Path) -> None:
     """SP1, SP6: with the sync modes that it supports."""
-    output = called(DESTINATION, "spec", tmp_path)
+    output = call_image(DESTINATION, "spec", tmp_path)
     assert single_faults(output, "SPEC") == []
     assert model_faults(output) == []
     [spec] = [json.loads(line)["spec"] for line in output.splitlines() if b'"SPEC"' in line]
@@ -181,7 +181,7 @@ def test_destination_image_answers_spec(tmp_path: Path) -> None:
 def test_destination_image_answers_the_documented_commands(tmp_path: Path) -> None:
     """CK1, D1: `check` and `write` with config and catalog, messages on standard input."""
     (tmp_path / "config.json").write_text(json.dumps({"path": str(tmp_path / "warehouse")}))
-    status = called(DESTINATION, "check --config config.json", tmp_path)
+    status = call_image(DESTINATION, "check --config config.json", tmp_path)
     assert single_faults(status, "CONNECTION_STATUS") == []
     assert b"SUCCEEDED" in status
     stream = {"name": "t", "json_schema": {"properties": {"id": {"type": "integer"}}}}
@@ -194,7 +194,7 @@ def test_destination_image_answers_the_documented_commands(tmp_path: Path) -> No
         {"type": "STATE", "state": {"type": "STREAM", "stream": blob}},
     ]
     feed = b"".join(json.dumps(message).encode() + b"\n" for message in fed)
-    output = called(
+    output = call_image(
         DESTINATION, "write --config config.json --catalog catalog.json", tmp_path, feed
     )
     assert b'"stream_state":{"at":1}' in output.replace(b" ", b"")

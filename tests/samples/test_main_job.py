@@ -35,11 +35,13 @@ def some_weeks(folder: Path) -> dict[str, int]:
     return cut_package(folder, *SOME_WEEKS)
 
 
-def whole_year(folder: Path) -> dict[str, int]:
+def get_expected_rows(folder: Path) -> dict[str, int]:
     return WHOLE_YEAR
 
 
-@pytest.mark.parametrize("data", [some_weeks, pytest.param(whole_year, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "data", [some_weeks, pytest.param(get_expected_rows, marks=pytest.mark.thorough)]
+)
 def test_two_runs_load_every_row_once_and_the_query_is_answered(
     tmp_path: Path, data: Callable[[Path], dict[str, int]]
 ) -> None:

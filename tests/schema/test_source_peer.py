@@ -54,7 +54,7 @@ DELIBERATE = {
 
 
 @pytest.fixture(scope="module")
-def both():
+def schemas_of_both():
     process = subprocess.run(
         [str(PEER), "-W", "ignore", str(SCRIPT), "singer_sdk"],
         check=True,
@@ -68,15 +68,15 @@ def is_deliberate(case):
     return case.removesuffix(" ()").removesuffix(" ('id',)") in DELIBERATE
 
 
-def test_all_other_schemas_equal_those_of_singer_sdk(both):
-    ours, theirs = both
+def test_all_other_schemas_equal_those_of_singer_sdk(schemas_of_both):
+    ours, theirs = schemas_of_both
     same = [case for case in ours if not is_deliberate(case)]
     assert {case: ours[case] for case in same} == {case: theirs[case] for case in same}
     assert len(same) > 20
 
 
-def test_every_listed_difference_exists(both):
-    ours, theirs = both
+def test_every_listed_difference_exists(schemas_of_both):
+    ours, theirs = schemas_of_both
     assert [case for case in ours if is_deliberate(case) and ours[case] == theirs[case]] == []
 
 
@@ -89,8 +89,8 @@ def test_every_listed_difference_exists(both):
         ("shop_v31.json Choice ()", ("properties", "what")),
     ],
 )
-def test_no_information_of_singer_sdks_schema_is_lost(both, case, path):
-    ours, theirs = (schemas[case] for schemas in both)
+def test_no_information_of_singer_sdks_schema_is_lost(schemas_of_both, case, path):
+    ours, theirs = (schemas[case] for schemas in schemas_of_both)
     for step in path:
         ours, theirs = ours[step], theirs[step]
     if isinstance(ours, list):

@@ -99,7 +99,7 @@ def no_space() -> OSError:
 
 
 @lru_cache(4096)
-def _parsed(text: str) -> tuple[Row, ...]:
+def _parse(text: str) -> tuple[Row, ...]:
     return tuple(json.loads(line) for line in text.splitlines())
 
 
@@ -108,7 +108,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
-    return _parsed(path.read_text())
+    return _parse(path.read_text())
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ BACKTRACKS = "(a|a)*$"
 LONG = "a" * 40 + "!"
 
 
-def refused(schema: Any, value: Any) -> None:
+def assert_refused(schema: Any, value: Any) -> None:
     for validate_formats in (False, True):
         check = JSONSchemaValidator(
             {"properties": {"x": schema}}, validate_formats=validate_formats
@@ -60,7 +60,7 @@ def test_reference_outside_the_schema_is_rejected(tmp_path: Path, schema: Any):
         outside_reference = json.loads(text.replace("FILE", (tmp_path / "secret.json").as_uri()))
         value = {"y": 1}
         with pytest.raises(InvalidJSONSchema, match="other documents are not resolved") as caught:
-            refused(outside_reference, value)
+            assert_refused(outside_reference, value)
         with pytest.raises(InvalidJSONSchema):
             validate_config({"x": value}, {"properties": {"x": outside_reference}})
         assert server.asked == []
@@ -100,7 +100,7 @@ def test_pattern_with_catastrophic_backtracking_is_stopped(
     """SEC14: a pattern that backtracks without end is stopped."""
     monkeypatch.setitem(vars(MATCH_SECONDS), "value", 0.05)
     with pytest.raises(LimitExceededError, match=r"\(a\|a\)\*\$.*raise TAP_CORE_PATTERN_SECONDS"):
-        refused(schema, value)
+        assert_refused(schema, value)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_pattern_with_catastrophic_backtracking_is_stopped(
 def test_pattern_too_large_to_compile_is_rejected(pattern: str, message: str):
     """SEC14: a pattern that is too large to compile is refused."""
     with pytest.raises(LimitExceededError, match=message):
-        refused({"pattern": pattern}, "a")
+        assert_refused({"pattern": pattern}, "a")
     schema = {"$defs": {"far": {"pattern": "x" * 100_001}}}
     with pytest.raises(LimitExceededError):
         JSONSchemaValidator(schema)
@@ -148,7 +148,7 @@ def test_compiling_slow_patterns_is_limited_in_all(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(vars(MATCH_SECONDS_TOTAL), "value", 0.02)
     slow = "(?i)" + "[\u0000-\uffff]" * 10
     with pytest.raises(LimitExceededError, match="raise TAP_CORE_PATTERN_SECONDS_TOTAL"):
-        refused({"allOf": [{"pattern": f"{slow}{number}"} for number in range(3)]}, "a")
+        assert_refused({"allOf": [{"pattern": f"{slow}{number}"} for number in range(3)]}, "a")
 
 
 JSON_VALUES = st.recursive(

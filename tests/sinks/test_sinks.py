@@ -38,7 +38,7 @@ class KeepingTarget(Target):
         super().__init__(**kwargs)
 
 
-def kept(*records, schema=None, config=None, **members):
+def load_records(*records, schema=None, config=None, **members):
     """Load records with a sink that has these members; return the sink and the loaded records."""
     sink = type("Own", (Keeping,), members)
     target = type("Own", (KeepingTarget,), {"default_sink_class": sink})(config=config or {})
@@ -55,7 +55,7 @@ def test_overridden_validate_and_parse_is_called(caplog):
         record["mine"] = True
         return super(Keeping, self)._validate_and_parse(record)
 
-    _, rows = kept(
+    _, rows = load_records(
         {"id": 1, "at": "2024-01-01T00:00:00Z", "z": 1, "_sdc_sequence": 1},
         _validate_and_parse=validate_and_parse,
     )
@@ -70,11 +70,11 @@ def test_overridden_validate_and_parse_keeps_the_validation_errors(caplog):
 
     hook = {"_validate_and_parse": validate_and_parse}
     with pytest.raises(InvalidRecord, match="'x' is not of type 'integer'"):
-        kept({"id": "x"}, **hook)
-    _, rows = kept({"id": "x"}, fail_on_record_validation_exception=False, **hook)
+        load_records({"id": "x"}, **hook)
+    _, rows = load_records({"id": "x"}, fail_on_record_validation_exception=False, **hook)
     assert rows == [{"id": "x"}]
     assert "Record validation failed" in caplog.text
-    _, rows = kept({"id": "x"}, get_validator=lambda _self: None, **hook)
+    _, rows = load_records({"id": "x"}, get_validator=lambda _self: None, **hook)
     assert rows == [{"id": "x"}]
 
 
@@ -82,12 +82,14 @@ def test_overridden_timestamp_parser_is_called():
     def parse(self, record, schema, treatment):
         record["at"] = [record["at"], sorted(schema), treatment.value]
 
-    _, rows = kept({"id": 1, "at": "x"}, _parse_timestamps_in_record=parse)
+    _, rows = load_records({"id": 1, "at": "x"}, _parse_timestamps_in_record=parse)
     assert rows == [{"id": 1, "at": ["x", ["properties"], "error"]}]
 
 
 def test_overridden_metadata_removal_keeps_sdc_columns():
-    _, rows = kept({"id": 1, "_sdc_sequence": 3}, _remove_sdc_metadata_from_record=lambda *_: None)
+    _, rows = load_records(
+        {"id": 1, "_sdc_sequence": 3}, _remove_sdc_metadata_from_record=lambda *_: None
+    )
     assert rows == [{"id": 1, "_sdc_sequence": 3}]
 
 
@@ -96,7 +98,7 @@ def test_overridden_metadata_hook_adds_columns():
         record["message"] = sorted(message)
         record["batch"] = sorted(context)
 
-    _, [row] = kept(
+    _, [row] = load_records(
         {"id": 1}, config={"add_record_metadata": True}, _add_sdc_metadata_to_record=add
     )
     assert row["message"] == ["record", "stream", "type"]
@@ -112,10 +114,10 @@ def test_custom_validator_is_used():
     def validator(self):
         return Even(self.schema)
 
-    _, rows = kept({"id": 2}, get_validator=validator)
+    _, rows = load_records({"id": 2}, get_validator=validator)
     assert rows == [{"id": 2}]
     with pytest.raises(InvalidRecord, match="odd"):
-        kept({"id": 1}, get_validator=validator)
+        load_records({"id": 1}, get_validator=validator)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_error_of_an_invalid_record_names_stream_and_property(rows, reason, capl
     numbers = {"type": "array", "items": {"type": "integer"}}
     schema = {"properties": {"a": {"type": "object", "properties": {"b": numbers}}}}
     with pytest.raises(InvalidRecord) as raised:
-        kept({"id": 1, "a": {"b": [1, "secret"]}}, schema=schema)
+        load_records({"id": 1, "a": {"b": [1, "secret"]}}, schema=schema)
     message = f"stream 'a': a.b[1]: {reason}"
     assert str(raised.value) == f"Record Message Validation Error: {message}"
     assert raised.value.stream_name == "a"
@@ -139,12 +141,12 @@ def test_error_of_an_invalid_record_names_stream_and_property(rows, reason, capl
 
 
 def test_validation_is_off_if_get_validator_returns_none():
-    _, rows = kept({"id": "x"}, get_validator=lambda _self: None)
+    _, rows = load_records({"id": "x"}, get_validator=lambda _self: None)
     assert rows == [{"id": "x"}]
 
 
 def test_overridden_key_check_is_called():
-    _, rows = kept({"at": None}, _singer_validate_message=lambda _self, _record: None)
+    _, rows = load_records({"at": None}, _singer_validate_message=lambda _self, _record: None)
     assert rows == [{"at": None}]
 
 
@@ -160,7 +162,7 @@ def test_value_without_a_hash_is_validated_by_jsonschema():
         return super(Keeping, self)._get_context(record)
 
     properties = {"id": {"enum": ["x"]}}
-    _, rows = kept({"id": "x"}, schema={"properties": properties}, _get_context=get_context)
+    _, rows = load_records({"id": "x"}, schema={"properties": properties}, _get_context=get_context)
     assert rows == [{"id": "x"}]
 
 
@@ -168,14 +170,14 @@ def test_number_too_large_for_multiple_of_is_an_invalid_record():
     """Jsonschema itself raises decimal.InvalidOperation, which names neither record nor reason."""
     schema = {"properties": {"id": {"type": "number", "multipleOf": 0.01}}}
     with pytest.raises(InvalidRecord, match="beyond what can be compared"):
-        kept({"id": 10**60}, schema=schema)
+        load_records({"id": 10**60}, schema=schema)
 
 
 def test_records_read_written_and_merged_are_counted():
     def process_batch(self, context):
         self.tally_duplicate_merged()
 
-    sink, _ = kept({"id": 1}, {"id": 2}, {"id": 1}, max_size=2, process_batch=process_batch)
+    sink, _ = load_records({"id": 1}, {"id": 2}, {"id": 1}, max_size=2, process_batch=process_batch)
     assert sink._total_records_read == 3
     assert sink._total_records_written == 1
     assert sink._total_dupe_records_merged == 2
@@ -184,7 +186,7 @@ def test_records_read_written_and_merged_are_counted():
 def test_additional_properties_allowed_by_the_schema_cause_no_warning(caplog):
     schema = {"properties": PROPERTIES, "additionalProperties": True}
     with caplog.at_level(logging.WARNING):
-        _, rows = kept({"id": 1, "z": 1}, schema=schema)
+        _, rows = load_records({"id": 1, "z": 1}, schema=schema)
     assert rows == [{"id": 1, "z": 1}]
     assert "No schema" not in caplog.text
 
@@ -192,4 +194,4 @@ def test_additional_properties_allowed_by_the_schema_cause_no_warning(caplog):
 def test_first_unparsable_date_in_record_order_is_the_error():
     two = {**PROPERTIES, "day": {"type": "string", "format": "date"}}
     with pytest.raises(ValueError, match="'day'"):
-        kept({"id": 1, "day": "x", "at": "y"}, schema={"properties": two})
+        load_records({"id": 1, "day": "x", "at": "y"}, schema={"properties": two})

@@ -68,7 +68,7 @@ def output(command: list[str], folder: Path, *arguments: str) -> list[dict[str, 
     return [json.loads(line) for line in process.stdout.splitlines()]
 
 
-def both(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def run_both(folder: Path, *arguments: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     ours = [sys.executable, "-m", "tap_core", "run", "sqlite_tap:TapFiles"]
     return output([str(PEER), str(TAP)], folder, *arguments), output(ours, folder, *arguments)
 
@@ -84,7 +84,7 @@ def per_stream(messages: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def discovered(folder):
-    return both(folder, "--discover")
+    return run_both(folder, "--discover")
 
 
 def test_tap_core_and_singer_sdk_discover_the_same_catalog(discovered):
@@ -104,7 +104,7 @@ def test_tap_core_and_singer_sdk_write_the_same_records_and_state(folder, discov
             if not item["breadcrumb"]:
                 item["metadata"] |= {"selected": True, "replication-key": replication_key}
     (folder / "catalog.json").write_text(json.dumps(catalog))
-    theirs, ours = both(folder, "--catalog", "catalog.json")
+    theirs, ours = run_both(folder, "--catalog", "catalog.json")
     assert per_stream(ours) == per_stream(theirs)
     states = [[m["value"] for m in messages if m["type"] == "STATE"] for messages in (theirs, ours)]
     assert states[0][-1] == states[1][-1]

@@ -82,7 +82,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def synced(url, capsys) -> Callable[..., list[dict[str, Any]]]:
+def sync_events(url, capsys) -> Callable[..., list[dict[str, Any]]]:
     """Sync `main-events`; return the messages."""
 
     def sync(
@@ -120,8 +120,8 @@ def last_state(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return [message["value"] for message in messages if message["type"] == "STATE"][-1]
 
 
-def test_sync_writes_schema_and_records_of_a_table(synced):
-    messages = synced()
+def test_sync_writes_schema_and_records_of_a_table(sync_events):
+    messages = sync_events()
     [schema] = [message for message in messages if message["type"] == "SCHEMA"]
     assert (schema["stream"], schema["key_properties"]) == ("main-events", ["id"])
     assert [row["id"] for row in records(messages)] == [1, 2, 3, 4]
@@ -129,7 +129,7 @@ def test_sync_writes_schema_and_records_of_a_table(synced):
     assert records(messages)[2] == dict.fromkeys(FIRST) | {"id": 3, "note": "z"}
 
 
-def test_tap_with_overridden_catalog_writes_batch_files(synced, tmp_path):
+def test_tap_with_overridden_catalog_writes_batch_files(sync_events, tmp_path):
     class Wrapped(LiteTap):
         @property
         def catalog(self):
@@ -137,14 +137,16 @@ def test_tap_with_overridden_catalog_writes_batch_files(synced, tmp_path):
 
     encoding = {"format": "jsonl", "compression": "none"}
     settings = {"encoding": encoding, "storage": {"root": tmp_path.as_uri()}}
-    messages = synced(Wrapped, batch_config=settings)
+    messages = sync_events(Wrapped, batch_config=settings)
     [batch] = [message for message in messages if message["type"] == "BATCH"]
     [file] = [Path(name.removeprefix("file://")) for name in batch["manifest"]]
     assert records(messages) == []
-    assert [json.loads(line) for line in file.read_text().splitlines()] == records(synced(Wrapped))
+    assert [json.loads(line) for line in file.read_text().splitlines()] == records(
+        sync_events(Wrapped)
+    )
 
 
-def test_tap_converts_values_with_its_own_function(synced, monkeypatch):
+def test_tap_converts_values_with_its_own_function(sync_events, monkeypatch):
     replaced = helpers._conform_primitive_property
 
     def convert(elem, property_schema):
@@ -153,7 +155,7 @@ def test_tap_converts_values_with_its_own_function(synced, monkeypatch):
         return replaced(elem=elem, property_schema=property_schema)
 
     monkeypatch.setattr(helpers, "_conform_primitive_property", convert)
-    converted = records(synced())
+    converted = records(sync_events())
     assert converted[0] == FIRST | {"at": "2024-01-01T10:00:00"}
     assert [row["at"] for row in converted[1:]] == [
         "2024-01-02T10:00:00.250000",
@@ -162,7 +164,7 @@ def test_tap_converts_values_with_its_own_function(synced, monkeypatch):
     ]
 
 
-def test_query_has_only_selected_columns(synced):
+def test_query_has_only_selected_columns(sync_events):
     class Asking(LiteStream):
         def build_query(self, *, context=None):
             query = super().build_query(context=context)
@@ -170,7 +172,7 @@ def test_query_has_only_selected_columns(synced):
             return query
 
     names = ("day", "clock", "price", "ok", "raw", "note")
-    assert list(records(synced(tap_with(Asking), deselected=names))[0]) == ["id", "at"]
+    assert list(records(sync_events(tap_with(Asking), deselected=names))[0]) == ["id", "at"]
 
 
 @pytest.mark.parametrize(
@@ -183,13 +185,13 @@ def test_query_has_only_selected_columns(synced):
     ],
 )
 def test_incremental_query_orders_and_filters_by_the_replication_key(
-    synced, key, order, second_ids, bookmark
+    sync_events, key, order, second_ids, bookmark
 ):
-    first = synced(key=key)
+    first = sync_events(key=key)
     assert [row["id"] for row in records(first)] == order
     state = last_state(first)
     assert state["bookmarks"]["main-events"]["replication_key_value"] == bookmark
-    second = synced(key=key, state=state)
+    second = sync_events(key=key, state=state)
     assert [row["id"] for row in records(second)] == second_ids
     assert last_state(second) == state
 
@@ -198,17 +200,17 @@ def test_incremental_query_orders_and_filters_by_the_replication_key(
     "moment", ["2024-01-05 10:00:00", pytest.param("2024-01-05 10:00:00.5", marks=PYTHON_3_11)]
 )
 def test_rows_with_the_time_of_the_bookmark_are_read_however_sqlite_has_written_it(
-    synced, url, moment
+    sync_events, url, moment
 ):
     """Such as ``CURRENT_TIMESTAMP``, which has no fraction; SQLAlchemy writes six digits."""
     insert = "insert into events (id, at) values (?, ?)"
     with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
         connection.execute(insert, (5, moment))
         connection.commit()
-        state = last_state(synced(key="at"))
+        state = last_state(sync_events(key="at"))
         connection.execute(insert, (6, moment))
     connection.close()
-    assert [row["id"] for row in records(synced(key="at", state=state))] == [5, 6]
+    assert [row["id"] for row in records(sync_events(key="at", state=state))] == [5, 6]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_rows_with_the_time_of_the_bookmark_are_read_however_sqlite_has_written_
     ],
 )
 def test_rows_from_the_bookmark_on_are_read_in_each_format_of_sqlite(
-    synced, url, key, before, last, after
+    sync_events, url, key, before, last, after
 ):
     insert = {
         "at": "insert into events (id, at) values (?, ?)",
@@ -256,58 +258,58 @@ def test_rows_from_the_bookmark_on_are_read_in_each_format_of_sqlite(
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.executemany(insert, [(5, before), (6, last)])
         connection.commit()
-        state = last_state(synced(key=key))
+        state = last_state(sync_events(key=key))
         connection.execute(insert, (7, after))
         connection.commit()
-    assert sorted(row["id"] for row in records(synced(key=key, state=state))) == [6, 7]
+    assert sorted(row["id"] for row in records(sync_events(key=key, state=state))) == [6, 7]
 
 
-def test_start_date_with_an_offset_loses_no_row_that_sqlite_has_in_utc(synced, url):
+def test_start_date_with_an_offset_loses_no_row_that_sqlite_has_in_utc(sync_events, url):
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.execute("insert into events (id, at) values (5, '2024-01-05T10:00:00')")
         connection.commit()
     for begin in ("2024-01-05T12:00:00+02:00", "2024-01-05T05:00:00-05:00"):
-        assert [row["id"] for row in records(synced(key="at", start_date=begin))] == [5]
+        assert [row["id"] for row in records(sync_events(key="at", start_date=begin))] == [5]
     bookmark = {"replication_key": "at", "replication_key_value": "2024-01-05T12:00:00+02:00"}
     state = {"bookmarks": {"main-events": bookmark}}
-    assert [row["id"] for row in records(synced(key="at", state=state))] == [5]
+    assert [row["id"] for row in records(sync_events(key="at", state=state))] == [5]
 
 
-def test_start_date_with_an_offset_excludes_earlier_rows_with_this_offset(synced, url):
+def test_start_date_with_an_offset_excludes_earlier_rows_with_this_offset(sync_events, url):
     insert = "insert into events (id, at) values (?, ?)"
     times = ["2024-01-05T11:30:00+02:00", "2024-01-05T12:30:00+02:00"]
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.executemany(insert, enumerate(times, 5))
         connection.commit()
     begin = "2024-01-05T12:00:00+02:00"
-    assert [row["id"] for row in records(synced(key="at", start_date=begin))] == [6]
-    assert records(synced(key="at", start_date="0001-01-01T00:00:00+02:00"))
+    assert [row["id"] for row in records(sync_events(key="at", start_date=begin))] == [6]
+    assert records(sync_events(key="at", start_date="0001-01-01T00:00:00+02:00"))
 
 
 @pytest.mark.parametrize("members", [{}, {"post_process": lambda _self, row, _context: row}])
-def test_bookmark_of_a_column_of_bytes_is_compared_as_bytes(synced, url, members):
+def test_bookmark_of_a_column_of_bytes_is_compared_as_bytes(sync_events, url, members):
     kind = tap_with(type("OwnStream", (LiteStream,), members))
-    state = last_state(synced(kind, key="raw"))
+    state = last_state(sync_events(kind, key="raw"))
     assert state["bookmarks"]["main-events"]["replication_key_value"] == "01"
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.execute("insert into events (id, raw) values (5, x'0101')")
         connection.commit()
-    assert [row["id"] for row in records(synced(kind, key="raw", state=state))] == [4, 5]
+    assert [row["id"] for row in records(sync_events(kind, key="raw", state=state))] == [4, 5]
 
 
-def test_sync_resumes_at_the_bookmark_of_a_boolean_column(synced):
-    state = last_state(synced(key="ok"))
+def test_sync_resumes_at_the_bookmark_of_a_boolean_column(sync_events):
+    state = last_state(sync_events(key="ok"))
     assert state["bookmarks"]["main-events"]["replication_key_value"] is True
-    assert [row["id"] for row in records(synced(key="ok", state=state))] == [1, 4]
+    assert [row["id"] for row in records(sync_events(key="ok", state=state))] == [1, 4]
 
 
-def test_stream_is_named_in_the_error_for_a_bookmark_of_another_type(synced):
+def test_stream_is_named_in_the_error_for_a_bookmark_of_another_type(sync_events):
     bookmark = {"replication_key": "raw", "replication_key_value": "no bytes"}
     with pytest.raises(DataError, match=r"'main-events': a value does not fit .* the bookmark"):
-        synced(key="raw", state={"bookmarks": {"main-events": bookmark}})
+        sync_events(key="raw", state={"bookmarks": {"main-events": bookmark}})
 
 
-def test_rows_sorted_by_a_collation_are_read_to_the_end(synced, url):
+def test_rows_sorted_by_a_collation_are_read_to_the_end(sync_events, url):
     """A database sorts "a", "B", "c" unless its collation is that of code points."""
     with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
         connection.executescript("""
@@ -315,29 +317,29 @@ def test_rows_sorted_by_a_collation_are_read_to_the_end(synced, url):
             create table events (id integer primary key, name text collate nocase);
             insert into events values (1, 'c'), (2, 'B'), (3, 'a'), (4, null);
         """)
-        first = synced(key="name")
+        first = sync_events(key="name")
         connection.execute("insert into events values (5, 'C'), (6, 'D'), (7, 'b')")
         connection.commit()
     connection.close()
     assert [row["id"] for row in records(first)] == [4, 3, 2, 1]
     state = last_state(first)
     assert state["bookmarks"]["main-events"]["replication_key_value"] == "c"
-    second = synced(key="name", state=state)
+    second = sync_events(key="name", state=state)
     assert sorted(row["id"] for row in records(second)) == [1, 5, 6]
     assert last_state(second)["bookmarks"]["main-events"]["replication_key_value"] == "D"
 
 
-def test_order_of_an_overridden_query_is_checked(synced):
+def test_order_of_an_overridden_query_is_checked(sync_events):
     class Descending(LiteStream):
         def apply_query_filters(self, query, table, *, context=None):
             return query.order_by(table.columns["note"].desc())
 
     with pytest.raises(InvalidStreamSortException, match="'z' came after 'ä'"):
-        synced(tap_with(Descending), key="note")
+        sync_events(tap_with(Descending), key="note")
 
 
-def test_first_sync_starts_at_start_date(synced):
-    rows = records(synced(key="at", start_date="2024-01-02T12:00:00+02:00"))
+def test_first_sync_starts_at_start_date(sync_events):
+    rows = records(sync_events(key="at", start_date="2024-01-02T12:00:00+02:00"))
     assert [row["id"] for row in rows] == [2, 4]
 
 
@@ -354,16 +356,16 @@ def test_first_sync_starts_at_start_date(synced):
         ("clock", "noon", "'noon' is not a time"),
     ],
 )
-def test_bookmark_that_does_not_fit_its_column_is_an_error(synced, key, value, expected):
+def test_bookmark_that_does_not_fit_its_column_is_an_error(sync_events, key, value, expected):
     """SQLite compares values of any types: it would find no rows, or all."""
     bookmark = {"replication_key": key, "replication_key_value": value}
     with pytest.raises(StreamSetupError, match=f"'main-events': the bookmark .* {expected}"):
-        synced(key=key, state={"bookmarks": {"main-events": bookmark}})
+        sync_events(key=key, state={"bookmarks": {"main-events": bookmark}})
 
 
-def test_start_date_that_does_not_fit_its_column_is_an_error(synced):
+def test_start_date_that_does_not_fit_its_column_is_an_error(sync_events):
     with pytest.raises(StreamSetupError, match=r"^start_date: stream 'main-events' needs a number"):
-        synced(key="id", start_date="2024-01-02")
+        sync_events(key="id", start_date="2024-01-02")
 
 
 @pytest.mark.parametrize(
@@ -423,9 +425,9 @@ def test_values_are_not_converted_to_text_without_type_conformance(url, capsys):
     assert row["at"] == "2024-01-01T10:00:00"
 
 
-def test_stream_maps_get_conformed_values(synced):
+def test_stream_maps_get_conformed_values(sync_events):
     maps = {"main-events": {"id": "id", "year": "at[:4] if at else None", "__else__": None}}
-    assert records(synced(stream_maps=maps))[0] == {"id": 1, "year": "2024"}
+    assert records(sync_events(stream_maps=maps))[0] == {"id": 1, "year": "2024"}
 
 
 def test_overridden_build_query_may_return_text(url, capsys):
@@ -446,44 +448,44 @@ def test_get_records_outside_a_sync_returns_python_values(url):
     assert (first["at"].year, first["raw"]) == (2024, b"\x00\xff")
 
 
-def test_table_that_does_not_exist_any_more_is_named_in_the_error(synced, url):
+def test_table_that_does_not_exist_any_more_is_named_in_the_error(sync_events, url):
     with pytest.raises(
         StreamSetupError, match=r"'main-events': the database has no table main.gon"
     ):
-        synced(changed={"table_name": "gone"})
+        sync_events(changed={"table_name": "gone"})
 
 
-def test_replication_key_that_is_no_column_any_more_is_named_in_the_error(synced):
+def test_replication_key_that_is_no_column_any_more_is_named_in_the_error(sync_events):
     with pytest.raises(StreamSetupError, match="'main-events': its replication key 'at' is no col"):
-        synced(key="at", changed={"table_name": "notes"})
+        sync_events(key="at", changed={"table_name": "notes"})
 
 
 @pytest.mark.parametrize("value", ["yesterday", 1700000000])
-def test_stream_is_named_in_the_error_for_a_value_that_is_no_date_time(synced, url, value):
+def test_stream_is_named_in_the_error_for_a_value_that_is_no_date_time(sync_events, url, value):
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.execute("insert into events (id, at) values (5, ?)", (value,))
         connection.commit()
     with pytest.raises(DataError, match=r"'main-events': a value does not fit .*isoformat"):
-        synced()
+        sync_events()
 
 
-def test_warning_says_that_a_table_without_a_log_is_read_in_full(synced, caplog):
-    assert len(records(synced(changed={"replication_method": "LOG_BASED"}))) == 4
+def test_warning_says_that_a_table_without_a_log_is_read_in_full(sync_events, caplog):
+    assert len(records(sync_events(changed={"replication_method": "LOG_BASED"}))) == 4
     assert "'main-events' has no log to read" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("key", "bookmark"), [("at", "9999-12-31T00:00:00.000000+00:00"), ("day", "9999-12-31")]
 )
-def test_warning_names_a_bookmark_in_the_future(synced, url, caplog, key, bookmark):
-    assert last_state(synced(key=key))
+def test_warning_names_a_bookmark_in_the_future(sync_events, url, caplog, key, bookmark):
+    assert last_state(sync_events(key=key))
     assert "in the future" not in caplog.text
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.execute(
             "insert into events (id, at, day) values (5, '9999-12-31 00:00:00', '9999-12-31')"
         )
         connection.commit()
-    state = last_state(synced(key=key))
+    state = last_state(sync_events(key=key))
     assert state["bookmarks"]["main-events"]["replication_key_value"] == bookmark
     expected = f"Stream 'main-events': the bookmark of '{key}' is in the future ({bookmark})"
     assert caplog.text.count(expected) == 1

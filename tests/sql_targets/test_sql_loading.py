@@ -87,7 +87,9 @@ def records(*rows: dict[str, Any], stream: str = "all") -> list[str]:
     return [record(stream, **row) for row in rows]
 
 
-def made(base: type[SmallSink], connector: type[SmallConnector] = SmallConnector, **kwargs: Any):
+def make_target(
+    base: type[SmallSink], connector: type[SmallConnector] = SmallConnector, **kwargs: Any
+):
     """Return a target whose sink class overrides the given attributes."""
     sink = type("MadeSink", (base,), {"connector_class": connector, **kwargs})
     return type("MadeTarget", (SmallTarget,), {"default_sink_class": sink})
@@ -154,7 +156,7 @@ class JsonConnector(SmallConnector):
 
 def test_json_column_stores_json_and_sql_null(url):
     lines = [schema(id=WHOLE, o=OBJECT), record(id=1, o={"a": 1.5}), record(id=2, o=None)]
-    load(made(SmallSink, JsonConnector), url, *lines, record(id=3))
+    load(make_target(SmallSink, JsonConnector), url, *lines, record(id=3))
     rows = read_rows(url, "SELECT id FROM a WHERE o IS NULL ORDER BY id")
     assert rows == [(2,), (3,)]
     [(value,)] = read_rows(url, "SELECT o FROM a WHERE id = 1")
@@ -176,7 +178,7 @@ def test_database_specific_column_type_binds_its_values(postgres_url):
         connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS hstore")
     engine.dispose()
     lines = [schema(id=WHOLE, a={"type": "array"}, o=OBJECT), record(id=1, a=["x", "y"])]
-    load(made(SmallSink, ArrayConnector), postgres_url, *lines)
+    load(make_target(SmallSink, ArrayConnector), postgres_url, *lines)
     assert read_rows(postgres_url, "SELECT id, a FROM a") == [(1, ["x", "y"])]
 
 
@@ -240,16 +242,18 @@ class NarrowConnector(AlteringConnector):
     ],
 )
 def test_wider_schema_type_widens_the_column(postgres_url, before, after, value, expected):
-    kind = made(SmallSink, AlteringConnector)
+    kind = make_target(SmallSink, AlteringConnector)
     load(kind, postgres_url, schema(id=WHOLE, Order=before), record(id=1))
     load(kind, postgres_url, schema(id=WHOLE, Order=after), record(id=2, Order=value))
     assert read_rows(postgres_url, 'SELECT "order" FROM a WHERE id = 2') == [(expected,)]
 
 
 def test_larger_integer_type_widens_the_column(postgres_url):
-    load(made(SmallSink, NarrowConnector), postgres_url, schema(n=WHOLE, keys=()), record(n=1))
+    load(
+        make_target(SmallSink, NarrowConnector), postgres_url, schema(n=WHOLE, keys=()), record(n=1)
+    )
     lines = schema(n=WHOLE, keys=()), record(n=2**40)
-    load(made(SmallSink, AlteringConnector), postgres_url, *lines)
+    load(make_target(SmallSink, AlteringConnector), postgres_url, *lines)
     assert read_rows(postgres_url, "a") == [(1,), (2**40,)]
     assert read_types(postgres_url, "a") == {"n": "BIGINT"}
 
@@ -306,7 +310,7 @@ def test_stream_name_before_the_dash_is_the_database_schema(postgres_url):
 
 
 def test_columns_are_altered_in_the_streams_database_schema(postgres_url):
-    kind = made(SmallSink, AlteringConnector)
+    kind = make_target(SmallSink, AlteringConnector)
     load(kind, postgres_url, schema("shop-order", id=WHOLE, b=WHOLE), record("shop-order", id=1))
     load(kind, postgres_url, schema("shop-order", id=WHOLE, b=NUMBER, c=TEXT))
     types = read_types(postgres_url, "order", "shop")
@@ -343,7 +347,7 @@ def upserting(self: SmallSink, full_table_name: Any, schema: dict[str, Any]) -> 
 
 
 def test_overridden_insert_statement_can_upsert(url):
-    kind = made(SmallSink, generate_insert_statement=upserting)
+    kind = make_target(SmallSink, generate_insert_statement=upserting)
     known = {"id": WHOLE, "name": TEXT, "x": {}, "at": INSTANT, "n": NUMBER}
     first = {"id": 1, "name": "a", "x": [1], "at": "2024-01-31T12:00:00Z", "n": 0.5}
     load(kind, url, schema(**known), record(**first), record(id=2, name="b"))
@@ -359,7 +363,7 @@ def test_text_insert_statement_works_and_warns(url):
     def text(self, full_table_name, schema):
         return f"INSERT INTO {full_table_name} (id, name) VALUES (:id, 'n' || :name)"  # noqa: S608
 
-    kind = made(SmallSink, generate_insert_statement=text)
+    kind = make_target(SmallSink, generate_insert_statement=text)
     with pytest.warns(DeprecationWarning, match="as a string is deprecated"):
         load(kind, url, schema(), record(id=1, name="x"), record(id=2, name="y"))
     assert read_rows(url, "a") == [(1, "nx"), (2, "ny")]
@@ -372,14 +376,14 @@ def test_overridden_conform_name_and_conform_record_are_used(url):
     def conform_record(self, record):
         return {name.upper(): value for name, value in record.items()} | {"NAME": "set"}
 
-    kind = made(SmallSink, conform_name=conform_name, conform_record=conform_record)
+    kind = make_target(SmallSink, conform_name=conform_name, conform_record=conform_record)
     load(kind, url, schema(), record(id=1, name="x"))
     assert read_rows(url, 'SELECT "ID", "NAME" FROM "A"') == [(1, "set")]
 
 
 @pytest.mark.parametrize("name", ["a b", "a%b", "a(b)", "a.b", "a:b", "A[b]", 'a"b', "é"])
 def test_column_names_may_contain_any_characters(url, name):
-    kind = made(SmallSink, conform_name=lambda self, name, object_type=None: name)
+    kind = make_target(SmallSink, conform_name=lambda self, name, object_type=None: name)
     load(kind, url, schema(id=WHOLE, **{name: TEXT}), record(id=1, **{name: "x"}))
     assert read_rows(url, "a") == [(1, "x")]
     assert list(read_types(url, "a")) == ["id", name]

@@ -169,7 +169,7 @@ def sides(tmp_path_factory):
 PASSING = ("_sdc_received_at", "_sdc_batched_at", "_sdc_sequence", "_sdc_sync_started_at")
 
 
-def masked(content: dict[str, Any]) -> dict[str, Any]:
+def mask_times(content: dict[str, Any]) -> dict[str, Any]:
     """Replace times, which differ between runs, by their types in the tables' rows."""
     tables = {}
     for name, (sql, rows) in content.items():
@@ -192,7 +192,7 @@ def test_singer_sdk_test_streams_are_found():
 @pytest.mark.parametrize("name", [*CASES, *FIXTURES])
 def test_tables_rows_states_and_errors_are_those_of_singer_sdk(sides, name):
     ours, theirs = (side.found["cases"][name] for side in sides)
-    assert masked(ours["content"]) == masked(theirs["content"])
+    assert mask_times(ours["content"]) == mask_times(theirs["content"])
     assert ours["ends"] == theirs["ends"]
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from tests.sql_targets.small_target import SmallTarget, load, read_rows
 from tests.target_base.messages import record, schema, state
-from tests.target_base.running import Running, running
+from tests.target_base.running import TargetProcess, run_pausing_target
 
 PROGRAM = """
 import time
@@ -62,9 +62,9 @@ def batch(start: int) -> list[str]:
 
 
 @contextmanager
-def holding(url: str, out: Path) -> Iterator[Running]:
+def holding(url: str, out: Path) -> Iterator[TargetProcess]:
     """Run a target until it has committed three rows and has three in an open transaction."""
-    with running(out, PROGRAM, sqlalchemy_url=url) as target:
+    with run_pausing_target(out, PROGRAM, sqlalchemy_url=url) as target:
         target.send(schema(), *batch(1), state({"n": 3}))
         target.until(lambda: target.states)
         (out / "hold").touch()
@@ -76,12 +76,12 @@ def holding(url: str, out: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
-def paused(sqlite_url, tmp_path) -> Iterator[Running]:
+def paused(sqlite_url, tmp_path) -> Iterator[TargetProcess]:
     with holding(sqlite_url, tmp_path) as target:
         yield target
 
 
-def release(target: Running) -> None:
+def release(target: TargetProcess) -> None:
     (target.out / "hold").unlink()
 
 
@@ -117,7 +117,7 @@ def test_failed_batch_is_rolled_back(url, capsys):
 
 
 def test_sigterm_discards_pending_rows_and_their_state(sqlite_url, tmp_path):
-    with running(tmp_path, PROGRAM, sqlalchemy_url=sqlite_url) as target:
+    with run_pausing_target(tmp_path, PROGRAM, sqlalchemy_url=sqlite_url) as target:
         target.send(schema(), record(id=1), state({"n": 1}))
         target.until(lambda: is_made(sqlite_url))
         target.process.send_signal(signal.SIGTERM)

@@ -8,12 +8,12 @@ import pytest
 import sqlalchemy as sa
 
 from tests.sql_targets.small_target import SmallSink, SmallTarget, load, read_rows, read_types
-from tests.sql_targets.test_sql_loading import made, upserting
+from tests.sql_targets.test_sql_loading import make_target, upserting
 from tests.target_base.messages import activate, record, schema, state
 
 FIRST, SECOND = 1_700_000_000_000, 1_700_000_000_001
 QUERY = "SELECT id, name, _sdc_deleted_at IS NULL FROM a ORDER BY id"
-UPSERTING = made(SmallSink, generate_insert_statement=upserting)
+UPSERTING = make_target(SmallSink, generate_insert_statement=upserting)
 
 
 def run(url: str, version: int, *ids: int, kind: type[SmallTarget] = SmallTarget, **config) -> None:
@@ -110,7 +110,7 @@ def test_activating_a_version_of_a_missing_table_does_nothing(sqlite_url):
 
 
 def test_custom_names_of_version_columns_are_quoted(url):
-    kind = made(SmallSink, version_column_name="order", soft_delete_column_name="group")
+    kind = make_target(SmallSink, version_column_name="order", soft_delete_column_name="group")
     known = {"id": {"type": "integer"}, "order": {"type": "integer"}}
     load(kind, url, schema(**known), record(id=1, order=1), record(id=2, order=2), activate("a", 2))
     query = 'SELECT id FROM a WHERE "group" IS NULL'

@@ -33,7 +33,7 @@ MOMENTS = st.datetimes(
 
 
 @st.composite
-def written(draw, moment: dt.datetime) -> object:
+def write_instant(draw, moment: dt.datetime) -> object:
     """Return one of the ways in which a source may write an instant."""
     text = moment.isoformat(sep=draw(st.sampled_from("T ")), timespec="microseconds")
     form = draw(st.sampled_from(["object", "iso", "utc", "compact", "unpadded", "long", "naive"]))
@@ -52,7 +52,7 @@ def written(draw, moment: dt.datetime) -> object:
 @given(st.data(), MOMENTS, MOMENTS)
 def test_datetimes_are_compared_as_instants_in_any_format(data, one, other) -> None:
     order = make_comparator(INSTANT)
-    left, right = data.draw(written(one)), data.draw(written(other))
+    left, right = data.draw(write_instant(one)), data.draw(write_instant(other))
     assert order.newer_or_equal(left, right) == (one >= other)
     assert order.minimum(left, right) is (left if one <= other else right)
 

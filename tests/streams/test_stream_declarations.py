@@ -28,7 +28,7 @@ class Bare(Stream):
         return []
 
 
-def only(kind, **provided):
+def make_only_stream(kind, **provided):
     """Return the only stream of a tap with this stream class."""
     [declared] = make(kind, **provided).streams.values()
     return declared
@@ -107,7 +107,7 @@ def test_config_of_a_stream_is_read_only():
 
 
 def test_log_lines_have_the_logger_of_the_stream(caplog):
-    only(stream("a", [])).log("%d of %d", 1, 2, level=logging.WARNING)
+    make_only_stream(stream("a", [])).log("%d of %d", 1, 2, level=logging.WARNING)
     [record] = caplog.records
     assert (record.name, record.getMessage()) == ("tap-test.a", "1 of 2")
 
@@ -120,7 +120,7 @@ def test_log_lines_have_the_logger_of_the_stream(caplog):
     [({}, "FULL_TABLE"), ({"replication_key": "id"}, "INCREMENTAL")],
 )
 def test_replication_key_makes_a_stream_incremental(members, method):
-    declared = only(stream("a", [], schema=SCHEMA, **members))
+    declared = make_only_stream(stream("a", [], schema=SCHEMA, **members))
     assert declared.replication_method == method
     declared.forced_replication_method = "LOG_BASED"
     assert declared.replication_method == "LOG_BASED"
@@ -137,12 +137,12 @@ def test_replication_key_makes_a_stream_incremental(members, method):
     ],
 )
 def test_timestamp_replication_key_is_found_in_the_schema(key, definition, is_timestamp):
-    declared = only(stream("a", [], schema=schema(k=definition), replication_key=key))
+    declared = make_only_stream(stream("a", [], schema=schema(k=definition), replication_key=key))
     assert declared.is_timestamp_replication_key is is_timestamp
 
 
 def test_replication_key_missing_in_the_schema_is_an_error():
-    declared = only(stream("a", [], schema=SCHEMA, replication_key="nope"))
+    declared = make_only_stream(stream("a", [], schema=SCHEMA, replication_key="nope"))
     with pytest.raises(InvalidReplicationKeyException, match="'nope' is not in schema"):
         _ = declared.is_timestamp_replication_key
 
@@ -168,7 +168,7 @@ def test_several_replication_keys_are_an_error_that_names_the_stream(key, method
 
 
 def test_replication_key_without_a_type_is_an_error():
-    declared = only(stream("a", [], schema=schema(k={}), replication_key="k"))
+    declared = make_only_stream(stream("a", [], schema=schema(k={}), replication_key="k"))
     with pytest.raises(EmptySchemaTypeError):
         _ = declared.is_timestamp_replication_key
 
@@ -186,15 +186,15 @@ KEYED = {"schema": SCHEMA, "replication_key": "id", "primary_keys": ["id"]}
 
 
 def test_selected_by_default_applies_without_a_catalog():
-    assert only(stream("a", [])).selected
-    assert not only(stream("a", [], selected_by_default=False)).selected
+    assert make_only_stream(stream("a", [])).selected
+    assert not make_only_stream(stream("a", [], selected_by_default=False)).selected
 
 
 def test_catalog_overrides_keys_and_replication_method():
     provided = catalog(
         key_properties=["text"], replication_key="at", replication_method="FULL_TABLE"
     )
-    declared = only(stream("a", [], **KEYED), catalog=provided)
+    declared = make_only_stream(stream("a", [], **KEYED), catalog=provided)
     assert declared.primary_keys == ["text"]
     assert declared.replication_key == "at"
     assert declared.replication_method == "FULL_TABLE"
@@ -207,33 +207,33 @@ def test_catalog_metadata_provides_what_the_entry_omits():
         "replication-key": "at",
         "forced-replication-method": "LOG_BASED",
     }
-    declared = only(stream("a", [], **KEYED), catalog=catalog(metadata=metadata))
+    declared = make_only_stream(stream("a", [], **KEYED), catalog=catalog(metadata=metadata))
     assert (declared.primary_keys, declared.replication_key) == (["text"], "at")
     assert declared.replication_method == "LOG_BASED"
 
 
 def test_catalog_entry_without_keys_removes_the_keys_of_the_tap():
-    declared = only(stream("a", [], **KEYED), catalog=catalog())
+    declared = make_only_stream(stream("a", [], **KEYED), catalog=catalog())
     assert declared.replication_key is None
     assert declared.replication_method == "FULL_TABLE"
     assert list(declared.primary_keys) == []
 
 
 def test_stream_missing_in_the_catalog_is_not_selected():
-    declared = only(stream("b", [], **KEYED), catalog=catalog())
+    declared = make_only_stream(stream("b", [], **KEYED), catalog=catalog())
     assert not declared.selected
     assert declared.replication_key == "id"
 
 
 def test_catalog_schema_becomes_the_effective_schema():
     provided = catalog(schema=schema(id=STRING))
-    declared = only(stream("a", [], **KEYED), catalog=provided)
+    declared = make_only_stream(stream("a", [], **KEYED), catalog=provided)
     assert declared.effective_schema == schema(id=STRING)
     assert declared.schema == SCHEMA
 
 
 def test_selected_can_be_set_after_construction():
-    declared = only(stream("a", []), catalog=catalog(metadata={"selected": False}))
+    declared = make_only_stream(stream("a", []), catalog=catalog(metadata={"selected": False}))
     assert not declared.selected
     declared.selected = True
     assert declared.selected
@@ -241,7 +241,7 @@ def test_selected_can_be_set_after_construction():
 
 
 def test_stream_without_a_catalog_has_a_default_catalog_entry():
-    declared = only(stream("a", [], **KEYED))
+    declared = make_only_stream(stream("a", [], **KEYED))
     assert list(declared._singer_catalog) == ["a"]
     entry = Catalog.from_dict(declared._tap.catalog_dict).get_stream("a")
     assert (entry.key_properties, entry.replication_key) == (["id"], "id")
@@ -250,7 +250,7 @@ def test_stream_without_a_catalog_has_a_default_catalog_entry():
 
 @pytest.mark.parametrize("keys", [("id",), ["id"]])
 def test_catalog_entry_has_the_key_properties_of_the_author(keys):
-    declared = only(stream("a", [], primary_keys=keys))
+    declared = make_only_stream(stream("a", [], primary_keys=keys))
     entry = declared._singer_catalog_entry
     assert entry.key_properties == keys
     assert declared.metadata.root.table_key_properties == keys

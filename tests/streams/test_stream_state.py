@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from tap_core.exceptions import ConfigurationError
-from tests.streams.test_stream_declarations import only
+from tests.streams.test_stream_declarations import make_only_stream
 from tests.sync.syncing import DATETIME, INTEGER, STARTED, failed, schema, stream, sync
 
 UTC = dt.timezone.utc
@@ -119,15 +119,17 @@ def test_full_table_stream_has_no_starting_value():
 
 def test_signpost_of_a_timestamp_key_is_the_start_of_the_tap():
     moment = dt.datetime.fromtimestamp(STARTED / 1000, tz=UTC)
-    assert only(stream("a", [], **AT)).get_replication_key_signpost() == moment
-    assert only(stream("a", [], **ID)).get_replication_key_signpost(None) is None
+    assert make_only_stream(stream("a", [], **AT)).get_replication_key_signpost() == moment
+    assert make_only_stream(stream("a", [], **ID)).get_replication_key_signpost(None) is None
 
 
 def test_partitions_default_to_the_contexts_of_the_state():
     entries = [{"context": {"p": 1}}, {"context": {"p": 2}}, {"odd": 1}]
-    declared = only(stream("a", [], **ID), state={"bookmarks": {"a": {"partitions": entries}}})
+    declared = make_only_stream(
+        stream("a", [], **ID), state={"bookmarks": {"a": {"partitions": entries}}}
+    )
     assert declared.partitions == [{"p": 1}, {"p": 2}]
-    assert only(stream("a", [], **ID)).partitions is None
+    assert make_only_stream(stream("a", [], **ID)).partitions is None
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_partitions_default_to_the_contexts_of_the_state():
     ],
 )
 def test_state_partitioning_keys_select_the_bookmark_of_a_context(keys, context, expected):
-    declared = only(stream("a", [], **ID, state_partitioning_keys=keys))
+    declared = make_only_stream(stream("a", [], **ID, state_partitioning_keys=keys))
     state = declared.get_context_state(context)
     if expected is None:
         assert state is declared.stream_state
@@ -151,7 +153,7 @@ def test_state_partitioning_keys_select_the_bookmark_of_a_context(keys, context,
 
 
 def test_state_partitioning_keys_can_be_set_later():
-    declared = only(stream("a", [], **ID, is_sorted=True))
+    declared = make_only_stream(stream("a", [], **ID, is_sorted=True))
     assert declared.state_manager.is_sorted
     declared.state_partitioning_keys = ["p"]
     assert declared.state_partitioning_keys == ["p"]
@@ -159,7 +161,7 @@ def test_state_partitioning_keys_can_be_set_later():
 
 
 def test_get_context_state_creates_the_state_of_the_context():
-    declared = only(stream("a", [], **ID))
+    declared = make_only_stream(stream("a", [], **ID))
     declared.get_context_state({"p": 1})["x"] = 1
     assert declared.tap_state == {
         "bookmarks": {"a": {"partitions": [{"context": {"p": 1}, "x": 1}]}}

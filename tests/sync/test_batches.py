@@ -21,7 +21,7 @@ from tap_core.exceptions import BatchFileError, ConfigurationError
 from tap_core.protocols.singer.writer import SingerWriter
 from tap_core.singerlib.messages import SDKBatchMessage
 from tap_core.sync.plan import get_plan
-from tests.batch.files import ENCODINGS, batch_config, numbers, rows_in, rows_named
+from tests.batch.files import ENCODINGS, batch_config, numbers, read_batch_rows, rows_named
 from tests.sync.syncing import (
     DATETIME,
     INTEGER,
@@ -57,7 +57,8 @@ def ids(rows):
 def summarize(output):
     """Return the types of the messages; for BATCH messages the ids of their rows."""
     return [
-        ids(rows_in(each)) if each["type"] == "BATCH" else each["type"] for each in output.messages
+        ids(read_batch_rows(each)) if each["type"] == "BATCH" else each["type"]
+        for each in output.messages
     ]
 
 
@@ -71,7 +72,7 @@ def check_states(output, name="a"):
     last = None
     for each in output.messages:
         if each["type"] == "BATCH" and each["stream"] == name:
-            last = rows_in(each)[-1]["at"]
+            last = read_batch_rows(each)[-1]["at"]
         elif each["type"] == "STATE" and name in each["value"]["bookmarks"]:
             assert bookmark(each["value"], name) == last
 
@@ -164,7 +165,7 @@ def test_stream_mapped_to_several_names_has_files_per_name(tmp_path):
         files = sync(kind, config={"stream_maps": maps, **batch_config(tmp_path, size=2)})
         for name in ("a", "b"):
             assert rows_named(files.messages, name) == lines.records(name)
-            sizes = [len(rows_in(each)) for each in files.of("BATCH", name)]
+            sizes = [len(read_batch_rows(each)) for each in files.of("BATCH", name)]
             assert sum(sizes) == len(lines.records(name))
             assert max(sizes) <= 2
         assert files.states[-1] == lines.states[-1]
@@ -189,7 +190,7 @@ def test_no_row_is_lost_and_no_state_is_ahead_of_the_files(
     kind = on_path(sorted_stream(rows=rows, STATE_MSG_FREQUENCY=frequency))
     output = sync(kind, config=batch_config(folder, "jsonl", "none", size))
     assert rows_named(output.messages) == rows
-    sizes = [len(rows_in(each)) for each in output.of("BATCH")]
+    sizes = [len(read_batch_rows(each)) for each in output.of("BATCH")]
     assert all(each == size for each in sizes[:-1])
     assert not output.of("RECORD")
     check_states(output)
@@ -249,7 +250,7 @@ def test_batch_file_may_contain_rows_of_several_partitions(tmp_path, on_path):
     named = {}
     for each in output.messages:
         if each["type"] == "BATCH":
-            for row in rows_in(each):
+            for row in read_batch_rows(each):
                 named[row["part"]] = row["at"]
         elif each["type"] == "STATE":
             for part in each["value"]["bookmarks"]["a"].get("partitions", ()):
@@ -285,11 +286,11 @@ def test_parallel_partitions_share_batch_files(tmp_path):
     assert sorted((row["part"], row["id"]) for row in rows) == [
         (part, n) for part in range(20) for n in range(8)
     ]
-    assert max(len(rows_in(each)) for each in output.of("BATCH")) <= 7
+    assert max(len(read_batch_rows(each)) for each in output.of("BATCH")) <= 7
     named = {}
     for each in output.messages:
         if each["type"] == "BATCH":
-            for row in rows_in(each):
+            for row in read_batch_rows(each):
                 named[row["part"]] = row["at"]
         elif each["type"] == "STATE":
             for part in each["value"]["bookmarks"]["a"].get("partitions", ()):
@@ -335,7 +336,7 @@ def test_batch_files_of_a_child_span_its_contexts(tmp_path, on_path, size):
     assert output.states[-1] == lines.states[-1]
     assert len(output.of("SCHEMA", "child")) == 1
     check_states(output, "parent")
-    full = sum(len(rows_in(each)) == size for each in output.of("BATCH", "child"))
+    full = sum(len(read_batch_rows(each)) == size for each in output.of("BATCH", "child"))
     assert full == 12 // size
     expected = {2: 6, 5: 3, 100: 1}
     assert len(output.of("BATCH", "child")) == expected[size]
@@ -373,7 +374,7 @@ def test_batch_config_can_apply_to_one_stream(tmp_path):
     held = {}
     for each in output.messages:
         if each["type"] == "BATCH":
-            for row in rows_in(each):
+            for row in read_batch_rows(each):
                 held[row["parent"]] = row["at"]
         elif each["type"] == "STATE":
             for part in each["value"]["bookmarks"].get("child", {}).get("partitions", ()):
@@ -694,7 +695,7 @@ def test_custom_message_writer_gets_batch_message_objects(tmp_path):
     tap.message_writer = writer
     tap.sync_all()
     batches = [each for each in writer.messages if isinstance(each, SDKBatchMessage)]
-    assert [row for each in batches for row in rows_in(each.to_dict())] == ROWS
+    assert [row for each in batches for row in read_batch_rows(each.to_dict())] == ROWS
     assert all(isinstance(each.encoding, BaseBatchFileEncoding) for each in batches)
 
 
@@ -763,7 +764,7 @@ def test_terminated_tap_leaves_complete_files_and_a_state(tmp_path):
         tap.kill()
     assert tap.returncode == 0
     found = parsed(out)
-    assert [len(rows_in(each)) for each in of(found, "BATCH")] == [1000, 1000, 500]
+    assert [len(read_batch_rows(each)) for each in of(found, "BATCH")] == [1000, 1000, 500]
     assert [each["type"] for each in found[-2:]] == ["BATCH", "STATE"]
     state = found[-1]["value"]
     assert state["bookmarks"]["slow"]["replication_key_value"] == 2_499

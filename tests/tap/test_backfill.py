@@ -18,7 +18,7 @@ from tap_core.sql import SQLConnector, SQLStream, SQLTap
 from tap_core.state.backfill_range import ReadRange, parse_range
 from tap_core.sync.backfill import begin_backfill
 from tests.http.server import Reply, Server, serving
-from tests.incremental.apis import Api, at, dated
+from tests.incremental.apis import Api, dated, make_dated_records
 from tests.manifest.running import asked, manifest
 from tests.manifest.running import stream as declared
 from tests.sync.syncing import DATETIME, INTEGER, Output, hooked, make, schema, stream
@@ -31,7 +31,7 @@ SAVED = {
     "currently_syncing": "orders",
 }
 JANUARY = ReadRange("2026-01-01", "2026-02-01")
-TIMES = at(
+TIMES = make_dated_records(
     "2025-12-31T23:59:59.999999Z",
     "2026-01-01T00:00:00Z",
     "2026-01-01T00:30:00+01:00",  # in December
@@ -128,7 +128,7 @@ def test_get_records_starts_at_the_range_and_not_at_bookmark_or_start_date() -> 
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_every_state_is_the_saved_state_unchanged(is_sorted: bool) -> None:
     """A state precedes the first row, so that a target stores no other state with the rows."""
-    rows = at("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")
+    rows = make_dated_records("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")
     kind = stream("orders", rows, **ORDERS, is_sorted=is_sorted, STATE_MSG_FREQUENCY=1)
     messages = backfill(kind).messages
     assert [messages[0]["type"], messages[-1]["type"]] == ["STATE", "STATE"]
@@ -220,7 +220,10 @@ def test_children_of_records_after_the_range_are_read() -> None:
 
 def test_windows_cover_only_the_range(server: Server) -> None:
     """The range may begin before the cursor's start; it never passes the cursor's end."""
-    api = Api(server, at("2022-12-01T00:00:00Z", "2022-12-05T00:00:00Z", "2023-01-07T00:00:00Z"))
+    api = Api(
+        server,
+        make_dated_records("2022-12-01T00:00:00Z", "2022-12-05T00:00:00Z", "2023-01-07T00:00:00Z"),
+    )
     steps = {"step": "P5D", "cursor_granularity": "PT1S"}
     read = ReadRange("2022-12-01", "2022-12-05")
     saved = {"bookmarks": {"articles": {"replication_key": "at", "replication_key_value": "x"}}}

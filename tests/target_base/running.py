@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Running", "running"]
+__all__ = ["TargetProcess", "run_pausing_target"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60
@@ -61,7 +61,7 @@ HoldTarget.cli()
 """
 
 
-class Running:
+class TargetProcess:
     """A running target process; ``states`` are the states that it has written."""
 
     def __init__(self, process: subprocess.Popen[str], out: Path) -> None:
@@ -112,7 +112,7 @@ class Running:
 
 
 @contextmanager
-def running(out: Path, program: str = PROGRAM, **config: Any) -> Iterator[Running]:
+def run_pausing_target(out: Path, program: str = PROGRAM, **config: Any) -> Iterator[TargetProcess]:
     """Run a target that waits in each drain or commit while the file ``hold`` exists."""
     path = out / "config.json"
     path.write_text(json.dumps({"out": str(out), **config}))
@@ -124,7 +124,7 @@ def running(out: Path, program: str = PROGRAM, **config: Any) -> Iterator[Runnin
         text=True,
         cwd=ROOT,
     )
-    target = Running(process, out)
+    target = TargetProcess(process, out)
     try:
         yield target
     finally:

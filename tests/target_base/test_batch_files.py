@@ -44,7 +44,7 @@ class Loader(Target):
         self.notes.append(("state", state))
 
 
-def fed(*lines, sink=Sink, target=Loader, **config):
+def run_target(*lines, sink=Sink, target=Loader, **config):
     """Run a target on lines; return its notes of batches and states."""
     loaded_target = type("Own", (target,), {"default_sink_class": sink})(config=config)
     loaded_target.listen(io.StringIO("".join(lines)))
@@ -64,7 +64,7 @@ def gz(path, stream="a"):
 
 def test_rows_of_batch_files_are_drained_before_later_states(path):
     lines = [schema(), record(id=9), state(1), gz(path), state(2)]
-    assert fed(*lines, batch_size_rows=2) == [
+    assert run_target(*lines, batch_size_rows=2) == [
         ("a", [{"id": 9}]),
         ("state", 1),
         ("a", ROWS[:2]),
@@ -75,13 +75,13 @@ def test_rows_of_batch_files_are_drained_before_later_states(path):
 
 
 def test_batches_of_file_rows_respect_the_sinks_limits(path):
-    gzipped = fed(schema(), batch("a", path, path, format="jsonl", compression="gzip"))
+    gzipped = run_target(schema(), batch("a", path, path, format="jsonl", compression="gzip"))
     assert [len(rows) for _, rows in gzipped] == [5, 5]
 
     class Small(Sink):
         MAX_BYTES = 40
 
-    assert [len(rows) for _, rows in fed(schema(), gz(path), sink=Small)] == [2, 2, 1]
+    assert [len(rows) for _, rows in run_target(schema(), gz(path), sink=Small)] == [2, 2, 1]
 
 
 def test_rows_of_batch_files_are_mapped_validated_and_parsed(tmp_path):
@@ -91,7 +91,7 @@ def test_rows_of_batch_files_are_mapped_validated_and_parsed(tmp_path):
     schema_message = schema(id=ID, at=date_time, on={"type": "boolean"})
     lines = [schema_message, batch("a", str(path), format="jsonl")]
     maps = {"a": {"__filter__": "id < 3", "twice": "int(id * 2)", "__alias__": "b"}}
-    assert fed(*lines, stream_maps=maps) == [
+    assert run_target(*lines, stream_maps=maps) == [
         (
             "b",
             [
@@ -102,16 +102,16 @@ def test_rows_of_batch_files_are_mapped_validated_and_parsed(tmp_path):
     ]
     path.write_text('{"id":1}\n{"id":"x"}\n')
     with pytest.raises(InvalidRecord, match="'x' is not of type 'integer'"):
-        fed(*lines)
+        run_target(*lines)
     path.write_text('{"at":null}\n')
     with pytest.raises(MissingKeyPropertiesError):
-        fed(*lines)
+        run_target(*lines)
 
 
 def test_rows_of_batch_files_get_metadata_columns(path):
     message = json.loads(gz(path))
     lines = [schema(), json.dumps({**message, "version": 7})]
-    [(_, rows)] = fed(*lines, add_record_metadata=True)
+    [(_, rows)] = run_target(*lines, add_record_metadata=True)
     assert {row["_sdc_table_version"] for row in rows} == {7}
     assert all(row["_sdc_batched_at"] and row["_sdc_extracted_at"] is None for row in rows)
 
@@ -123,13 +123,13 @@ def test_record_sink_gets_rows_of_batch_files(path):
         def process_record(self, record, context):
             received.append(record)
 
-    fed(schema(), gz(path), sink=Each)
+    run_target(schema(), gz(path), sink=Each)
     assert received == ROWS
 
 
 def test_one_batch_message_can_be_mapped_to_several_sinks(path):
     maps = {"b": {"__source__": "a", "id": "id", "__else__": None}}
-    notes = fed(schema(), gz(path), state(1), stream_maps=maps)
+    notes = run_target(schema(), gz(path), state(1), stream_maps=maps)
     assert sorted(notes[:2], key=str) == [
         ("a", ROWS),
         ("b", [{"id": row["id"]} for row in ROWS]),
@@ -145,7 +145,7 @@ def test_overridden_record_hook_gets_rows_of_batch_files(path):
             received.append(message_dict)
             super()._process_record_message(message_dict)
 
-    notes = fed(schema(), json.dumps({**json.loads(gz(path)), "version": 7}), target=Hooked)
+    notes = run_target(schema(), json.dumps({**json.loads(gz(path)), "version": 7}), target=Hooked)
     assert notes == [("a", ROWS)]
     assert received[0] == {"type": "RECORD", "stream": "a", "record": ROWS[0], "version": 7}
 
@@ -159,7 +159,7 @@ def test_overridden_process_batch_files_gets_the_file_paths(path):
             self.target_notes.append((encoding.format, encoding.compression, files))
 
     lines = [schema(), record(id=9), gz(path), state(1)]
-    assert fed(*lines, sink=Own) == [
+    assert run_target(*lines, sink=Own) == [
         ("a", [{"id": 9}]),
         ("jsonl", "gzip", [path]),
         ("state", 1),
@@ -180,8 +180,8 @@ def test_sink_can_get_each_batch_file_as_one_batch(path, sink_kind):
 
     sink = {"asks": Whole, "calls": Calls}[sink_kind]
     lines = [schema(), batch("a", path, path, format="jsonl", compression="gzip"), state(1)]
-    assert fed(*lines, sink=sink) == [("a", ROWS), ("a", ROWS), ("state", 1)]
-    [(_, rows), *_] = fed(*lines, sink=sink, add_record_metadata=True)
+    assert run_target(*lines, sink=sink) == [("a", ROWS), ("a", ROWS), ("state", 1)]
+    [(_, rows), *_] = run_target(*lines, sink=sink, add_record_metadata=True)
     assert rows[0].keys() > {"id", "name", "_sdc_received_at"}
 
 
@@ -197,7 +197,7 @@ def test_rows_of_whole_batch_files_are_validated(tmp_path):
             return {**record, "seen": True}
 
     lines = [schema(), batch("a", str(path), format="jsonl")]
-    assert fed(*lines, sink=Whole) == [("a", [{"id": "x", "seen": True}])]
+    assert run_target(*lines, sink=Whole) == [("a", [{"id": "x", "seen": True}])]
 
 
 # Errors
@@ -265,7 +265,7 @@ def test_batch_message_with_too_many_files_from_a_custom_reader_is_rejected(path
 )
 def test_unknown_batch_encoding_is_rejected(message, error):
     with pytest.raises(error):
-        fed(schema(), json.dumps({"type": "BATCH", **message}))
+        run_target(schema(), json.dumps({"type": "BATCH", **message}))
 
 
 def test_batch_message_without_a_manifest_is_rejected():
@@ -293,4 +293,4 @@ def test_batch_files_load_with_an_overridden_schema_hook(path, caplog):
             self.get_sink("a", schema=custom_target, key_properties=["id"])
 
     with caplog.at_level(logging.WARNING):
-        assert fed(schema(), gz(path), target=OwnSchemas) == [("a", ROWS)]
+        assert run_target(schema(), gz(path), target=OwnSchemas) == [("a", ROWS)]

@@ -208,7 +208,7 @@ class Side:
 
     def files(self, name: str) -> dict[str, list[Any]]:
         return {
-            path.name: [masked(json.loads(text)) for text in path.read_text().splitlines()]
+            path.name: [mask_times(json.loads(text)) for text in path.read_text().splitlines()]
             for path in sorted((self.folder / name).iterdir())
         }
 
@@ -221,15 +221,16 @@ class Side:
         return error
 
 
-def masked(value: Any) -> Any:
+def mask_times(value: Any) -> Any:
     """Replace times, which differ between runs, by their types."""
     if isinstance(value, list):
-        return [masked(entry) for entry in value]
+        return [mask_times(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     passing = ("_sdc_received_at", "_sdc_batched_at", "_sdc_sequence", "_sdc_sync_started_at")
     return {
-        key: type(item).__name__ if key in passing else masked(item) for key, item in value.items()
+        key: type(item).__name__ if key in passing else mask_times(item)
+        for key, item in value.items()
     }
 
 

@@ -74,14 +74,14 @@ def target(kind=NotingTarget, **config):
     return kind(config=config)
 
 
-def fed(*lines, kind=NotingTarget, **config):
+def run_target(*lines, kind=NotingTarget, **config):
     """Run a target on lines; return the recorded calls."""
     loaded_target = target(kind, **config)
     assert loaded_target.listen(io.StringIO("".join(lines))) == 0
     return loaded_target.notes
 
 
-def made(sink_class, **members):
+def make_target(sink_class, **members):
     return type("Made", (NotingTarget,), {"default_sink_class": sink_class, **members})
 
 
@@ -97,7 +97,9 @@ def without_setup(notes):
 
 
 def test_state_is_written_after_the_drain_of_its_records():
-    notes = fed(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3), batch_size_rows=2)
+    notes = run_target(
+        schema(), *rows(1), state(1), *rows(2), state(2), *rows(3), batch_size_rows=2
+    )
     assert without_setup(notes) == [
         ("batch", "a", [1, 2]),
         ("state", 1),
@@ -121,13 +123,13 @@ def test_target_may_pass_arguments_to_its_sinks_in_create_sink():
             key_properties=key_properties,
         )
 
-    notes = fed(schema(), *rows(1), kind=made(NamedSink, create_sink=create_sink))
+    notes = run_target(schema(), *rows(1), kind=make_target(NamedSink, create_sink=create_sink))
     assert notes[:3] == [("made", "a"), ("table", "t_a"), ("setup", "a")]
 
 
 def test_state_waits_for_the_records_of_every_stream():
     lines = [schema(), schema("b"), *rows(1, stream="b"), state(1), *rows(1, 2), state(2)]
-    assert without_setup(fed(*lines, batch_size_rows=2)) == [
+    assert without_setup(run_target(*lines, batch_size_rows=2)) == [
         ("batch", "a", [1, 2]),
         ("batch", "b", [1]),
         ("state", 2),
@@ -135,7 +137,9 @@ def test_state_waits_for_the_records_of_every_stream():
 
 
 def test_record_sink_lets_each_state_be_written_immediately():
-    notes = fed(schema(), *rows(1), state(1), *rows(2), state(2), kind=made(NotingRecordSink))
+    notes = run_target(
+        schema(), *rows(1), state(1), *rows(2), state(2), kind=make_target(NotingRecordSink)
+    )
     assert without_setup(notes) == [
         ("record", "a", 1),
         ("state", 1),
@@ -154,7 +158,7 @@ LOAD = (schema(), *rows(1, 2), state(1), *rows(3), state(2))
 
 
 def test_no_state_is_written_before_an_overridden_clean_up_of_the_sinks():
-    notes = fed(*LOAD, kind=made(FinishingSink), batch_size_rows=2)
+    notes = run_target(*LOAD, kind=make_target(FinishingSink), batch_size_rows=2)
     assert notes[2:] == [("batch", "a", [1, 2]), ("batch", "a", [3]), ("clean", "a"), ("state", 2)]
 
 
@@ -163,7 +167,7 @@ def test_no_state_is_written_if_the_run_ends_before_an_overridden_clean_up(is_ba
     def clean_up(self):
         raise RuntimeError("not stored")
 
-    loaded_target = target(made(type("Failing", (FinishingSink,), {"clean_up": clean_up})))
+    loaded_target = target(make_target(type("Failing", (FinishingSink,), {"clean_up": clean_up})))
     lines = io.StringIO("".join(LOAD) + "[" * is_bad_line)
     with pytest.raises(InvalidInputLine if is_bad_line else RuntimeError):
         loaded_target.listen(lines)
@@ -171,7 +175,7 @@ def test_no_state_is_written_if_the_run_ends_before_an_overridden_clean_up(is_ba
 
 
 def test_signal_cleans_up_a_sink_that_stores_records_then_before_the_state_is_written():
-    loaded_target = target(made(FinishingSink), batch_size_rows=2)
+    loaded_target = target(make_target(FinishingSink), batch_size_rows=2)
     loaded_target.process_lines(io.StringIO("".join(LOAD)))
     loaded_target._signals.received.append(15)
     loaded_target._finish_after_signal()
@@ -186,8 +190,8 @@ class StoringRecordSink(NotingRecordSink):
 
 def test_states_of_a_sink_that_overrides_clean_up_are_written_at_the_age_limit():
     """The sink buffers no records, so only the waiting state makes a drain due."""
-    kind = made(StoringRecordSink, _MAX_RECORD_AGE_IN_MINUTES=0.0)
-    notes = fed(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3), kind=kind)
+    kind = make_target(StoringRecordSink, _MAX_RECORD_AGE_IN_MINUTES=0.0)
+    notes = run_target(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3), kind=kind)
     assert [note[1] for note in notes if note[0] == "state"] == [1, 2]
     assert notes.index(("state", 1)) < notes.index(("record", "a", 3))
 
@@ -199,7 +203,7 @@ def test_target_that_overrides_drain_all_decides_when_states_are_written():
         self._write_state_message(self._latest_state)
         self._reset_max_record_age()
 
-    notes = fed(*LOAD, kind=made(NotingSink, drain_all=drain_all), batch_size_rows=2)
+    notes = run_target(*LOAD, kind=make_target(NotingSink, drain_all=drain_all), batch_size_rows=2)
     assert notes[2:] == [
         ("batch", "a", [1, 2]),
         ("batch", "a", [3]),
@@ -213,8 +217,8 @@ def test_states_are_written_after_an_overridden_process_endofpipe_has_stored_the
         self.notes.append(("stored",))
         NotingTarget.process_endofpipe(self)
 
-    kind = made(NotingSink, process_endofpipe=process_endofpipe)
-    notes = fed(*LOAD, kind=kind, batch_size_rows=2)
+    kind = make_target(NotingSink, process_endofpipe=process_endofpipe)
+    notes = run_target(*LOAD, kind=kind, batch_size_rows=2)
     assert notes[2:] == [
         ("batch", "a", [1, 2]),
         ("stored",),
@@ -232,7 +236,7 @@ def test_overridden_hook_may_assign_the_latest_state():
     def process(self, message_dict):
         self._latest_state = {"merged": message_dict["value"]}
 
-    notes = fed(*LOAD, kind=made(NotingSink, _process_state_message=process))
+    notes = run_target(*LOAD, kind=make_target(NotingSink, _process_state_message=process))
     assert notes[-1] == ("state", {"merged": 2})
 
 
@@ -242,14 +246,16 @@ def test_sink_may_change_its_maximum_size_between_batches():
         self.max_size = 1
 
     shrinking = type("Shrinking", (NotingSink,), {"max_size": 2, "process_batch": process_batch})
-    notes = fed(schema(), *rows(1, 2, 3, 4), kind=made(shrinking))
+    notes = run_target(schema(), *rows(1, 2, 3, 4), kind=make_target(shrinking))
     assert without_setup(notes) == [
         ("batch", "a", ids_of_batch) for ids_of_batch in ([1, 2], [3], [4])
     ]
 
 
 def test_equal_and_empty_states_are_not_written_again():
-    assert fed(state({"a": 1}), state({"a": 1}), state({}), state(None)) == [("state", {"a": 1})]
+    assert run_target(state({"a": 1}), state({"a": 1}), state({}), state(None)) == [
+        ("state", {"a": 1})
+    ]
 
 
 def test_state_is_written_byte_for_byte(capsysbinary):
@@ -298,7 +304,7 @@ def test_states_of_successful_drains_are_written_if_a_later_drain_fails():
                 raise RuntimeError("no room")
             super().process_batch(context)
 
-    failing = target(made(Failing))
+    failing = target(make_target(Failing))
     lines = [schema(), schema("bad"), *rows(1), state(1), *rows(2, stream="bad"), state(2)]
     with pytest.raises(RuntimeError, match="no room"):
         failing.listen(io.StringIO("".join(lines)))
@@ -309,7 +315,7 @@ def test_states_of_successful_drains_are_written_if_a_later_drain_fails():
 
 
 def test_replaced_sink_is_drained_after_the_setup_of_its_successor():
-    assert fed(schema(), *rows(1), schema("a", id=ID), *rows(2)) == [
+    assert run_target(schema(), *rows(1), schema("a", id=ID), *rows(2)) == [
         ("made", "a"),
         ("setup", "a"),
         ("made", "a"),
@@ -331,12 +337,14 @@ def test_sink_that_truncates_its_file_in_setup_keeps_rows_of_the_old_schema(tmp_
             with (tmp_path / "a").open("a") as file:
                 file.writelines(f"{record['id']} " for record in context["records"])
 
-    fed(schema(), *rows(1, 2), schema("a", id=ID), *rows(3), kind=made(FileSink))
+    run_target(schema(), *rows(1, 2), schema("a", id=ID), *rows(3), kind=make_target(FileSink))
     assert (tmp_path / "a").read_text() == "1 2 3 "
 
 
 def test_repeated_schema_does_not_replace_the_sink():
-    assert without_setup(fed(schema(), *rows(1), schema(), *rows(2))) == [("batch", "a", [1, 2])]
+    assert without_setup(run_target(schema(), *rows(1), schema(), *rows(2))) == [
+        ("batch", "a", [1, 2])
+    ]
 
 
 def test_sinks_are_drained_in_parallel():
@@ -348,7 +356,7 @@ def test_sinks_are_drained_in_parallel():
             super().process_batch(context)
 
     lines = [item for name in "abc" for item in (schema(name), *rows(1, stream=name))]
-    assert len(without_setup(fed(*lines, state(1), kind=made(Meeting)))) == 4
+    assert len(without_setup(run_target(*lines, state(1), kind=make_target(Meeting)))) == 4
 
 
 def test_max_parallelism_can_be_set():
@@ -372,18 +380,18 @@ def test_failing_sink_setup_ends_the_run(caplog):
             raise OSError("no connection")
 
     with pytest.raises(OSError, match="no connection"):
-        fed(schema(), kind=made(Broken))
+        run_target(schema(), kind=make_target(Broken))
     assert "Error initializing the sink of 'a'" in caplog.text
 
 
 def test_record_without_a_schema_ends_the_run():
     with pytest.raises(RecordsWithoutSchemaException, match="stream 'a' was encountered before"):
-        fed(*rows(1))
+        run_target(*rows(1))
 
 
 def test_schema_without_properties_is_rejected():
     with pytest.raises(InvalidInputLine, match="missing required properties"):
-        fed('{"type":"SCHEMA","stream":"a","schema":{}}\n')
+        run_target('{"type":"SCHEMA","stream":"a","schema":{}}\n')
 
 
 # Limits
@@ -393,13 +401,13 @@ def test_batch_is_drained_at_its_byte_limit():
     class Small(NotingSink):
         MAX_BYTES = 57  # three records, with spaces or without
 
-    small = made(Small)
-    assert without_setup(fed(schema(), *rows(1, 2, 3, 4), kind=small)) == [
+    small = make_target(Small)
+    assert without_setup(run_target(schema(), *rows(1, 2, 3, 4), kind=small)) == [
         ("batch", "a", [1, 2, 3]),
         ("batch", "a", [4]),
     ]
     hooked = type("Hooked", (small,), {"_process_record_message": passed_on})
-    assert fed(schema(), *rows(1, 2, 3, 4), kind=hooked)[-3:-1] == [
+    assert run_target(schema(), *rows(1, 2, 3, 4), kind=hooked)[-3:-1] == [
         ("batch", "a", [1, 2, 3]),
         ("batch", "a", [4]),
     ]
@@ -411,8 +419,8 @@ def passed_on(self, message_dict):
 
 @pytest.mark.parametrize("hook", [{}, {"_process_record_message": passed_on}])
 def test_batch_is_drained_at_its_age_limit(hook):
-    old = made(NotingSink, _MAX_RECORD_AGE_IN_MINUTES=0.0, **hook)
-    assert without_setup(fed(schema(), *rows(1, 2), state(2), kind=old)) == [
+    old = make_target(NotingSink, _MAX_RECORD_AGE_IN_MINUTES=0.0, **hook)
+    assert without_setup(run_target(schema(), *rows(1, 2), state(2), kind=old)) == [
         ("batch", "a", [1]),
         ("batch", "a", [2]),
         ("state", 2),
@@ -433,7 +441,7 @@ def test_batch_is_drained_at_its_age_limit(hook):
 )
 def test_overridden_size_attributes_decide_when_a_batch_is_full(members):
     kind = type("Own", (NotingSink,), members)
-    assert without_setup(fed(schema(), *rows(1, 2, 3), kind=made(kind))) == [
+    assert without_setup(run_target(schema(), *rows(1, 2, 3), kind=make_target(kind))) == [
         ("batch", "a", [1, 2]),
         ("batch", "a", [3]),
     ]
@@ -444,7 +452,7 @@ def test_overridden_size_attributes_decide_when_a_batch_is_full(members):
 
 def test_version_is_activated_after_earlier_records_are_drained():
     lines = [schema(), record(id=1, v=7), state(1), activate("a", 7)]
-    notes = fed(*lines, add_record_metadata=True)
+    notes = run_target(*lines, add_record_metadata=True)
     assert without_setup(notes) == [("batch", "a", [1]), ("state", 1), ("version", 7)]
 
 
@@ -452,7 +460,7 @@ def test_version_that_comes_before_the_schema_is_activated_after_it():
     """S51: an ACTIVATE_VERSION may come before the stream's SCHEMA."""
     early = [activate("a", 6), activate("b", 1), activate("a", 7)]
     lines = [*early, schema(), record(id=1, v=7), schema(extra=ID, id=ID)]
-    notes = fed(*lines, add_record_metadata=True)
+    notes = run_target(*lines, add_record_metadata=True)
     assert without_setup(notes) == [("version", 7), ("batch", "a", [1])]
 
 
@@ -460,7 +468,7 @@ def test_batch_files_are_loaded_after_earlier_records(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"id":2}\n')
     lines = [schema(), *rows(1), batch("a", str(path), format="jsonl"), state(1), *rows(3)]
-    assert without_setup(fed(*lines)) == [
+    assert without_setup(run_target(*lines)) == [
         ("batch", "a", [1]),
         ("batch", "a", [2]),
         ("state", 1),
@@ -489,7 +497,7 @@ def test_overridden_message_hooks_get_every_message():
 
     bookmarked = json.dumps({**json.loads(schema()), "bookmark_properties": ["id"]}) + "\n"
     lines = [bookmarked, schema(), record(id=1, extracted="2024-01-01", v=2), state({"n": 0.5})]
-    notes = fed(*lines, kind=Hooked)
+    notes = run_target(*lines, kind=Hooked)
     assert without_setup(notes) == [("batch", "a", [1]), ("state", {"n": Decimal("0.5")})]
     assert [item["type"] for item in received] == ["SCHEMA", "SCHEMA", "RECORD", "STATE"]
     assert received[0]["bookmark_properties"] == ["id"]
@@ -558,7 +566,9 @@ def test_sink_that_calls_drain_all_loses_no_record():
             self.target = target
 
     # The current record was counted when the batch was drained, and stored afterwards.
-    notes = fed(schema(), *rows(1), state(1), *rows(2, 3), state(3), kind=made(Impatient))
+    notes = run_target(
+        schema(), *rows(1), state(1), *rows(2, 3), state(3), kind=make_target(Impatient)
+    )
     drained = [item for note in notes if note[0] == "batch" for item in note[2]]
     assert drained == [1, 2, 3]
     assert notes.index(("state", 1)) < notes.index(("state", 3))
@@ -579,7 +589,7 @@ def stopping_at(number, **members):
             if record["id"] == number:
                 self.target._handle_termination(15, None)
 
-    return made(Stopping, **members)
+    return make_target(Stopping, **members)
 
 
 def chosen(self, stream_name, **kwargs):
@@ -589,7 +599,7 @@ def chosen(self, stream_name, **kwargs):
 @pytest.mark.parametrize("hook", [{}, {"_process_record_message": passed_on}, {"get_sink": chosen}])
 def test_sigterm_stops_reading_records_and_draining(hook):
     kind = stopping_at(4, **hook)
-    notes = fed(schema(), *rows(1, 2), state(2), *rows(3, 4, 5), state(5), kind=kind)
+    notes = run_target(schema(), *rows(1, 2), state(2), *rows(3, 4, 5), state(5), kind=kind)
     assert without_setup(notes) == [("batch", "a", [1, 2]), ("state", 2)]
     assert notes[-1] == ("clean", "a")
 
@@ -613,7 +623,7 @@ def test_draining_message_after_sigterm_does_nothing(last):
             self._router.get_pipeline(sink).add_record(message_dict["record"], None, None)
             self._states.watermark.add_holder(sink)
 
-    notes = fed(schema(), *rows(1), state(1), last, kind=Direct)
+    notes = run_target(schema(), *rows(1), state(1), last, kind=Direct)
     assert without_setup(notes) == []
     assert notes.count(("clean", "a")) == notes.count(("made", "a"))
 
@@ -669,7 +679,7 @@ def test_target_settings_are_added_to_the_schema():
 
 def test_debug_log_has_a_line_without_values_for_each_record(caplog):
     with caplog.at_level(logging.DEBUG):
-        fed(schema(), *rows(1, 2))
+        run_target(schema(), *rows(1, 2))
     lines = [line for line in caplog.messages if line.startswith("Processed record")]
     assert lines == ["Processed record 1 of the batch.", "Processed record 2 of the batch."]
 
@@ -678,7 +688,7 @@ def test_missing_key_property_is_named_in_the_error():
     with pytest.raises(
         MissingKeyPropertiesError, match=r"Key Properties: \['id'\].*\[stream 'a'\]"
     ):
-        fed(schema(), record(name="x"))
+        run_target(schema(), record(name="x"))
 
 
 def test_tap_import_does_not_import_target_modules():
@@ -702,7 +712,7 @@ def test_sink_without_process_batch_raises_not_implemented():
             super().process_batch(context)
 
     with pytest.raises(NotImplementedError, match="process_batch"):
-        fed(schema(), *rows(1), kind=made(Half, notes=[]))
+        run_target(schema(), *rows(1), kind=make_target(Half, notes=[]))
 
 
 OPEN_FILES = """from tap_core import RecordSink, Target

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.target_base.messages import record, schema, state
-from tests.target_base.running import running
+from tests.target_base.running import run_pausing_target
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
@@ -18,7 +18,7 @@ def rows(*numbers, stream="a"):
 
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_signal_while_waiting_for_input_ends_the_run_cleanly(tmp_path, signum):
-    with running(tmp_path) as target:
+    with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3), *rows(4), state(4))
         target.until(lambda: target.states)
         target.process.send_signal(signum)
@@ -30,7 +30,7 @@ def test_signal_while_waiting_for_input_ends_the_run_cleanly(tmp_path, signum):
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_signal_during_a_drain_lets_it_finish_and_starts_no_other(tmp_path, signum):
     (tmp_path / "hold").touch()
-    with running(tmp_path) as target:
+    with run_pausing_target(tmp_path) as target:
         target.send(schema(), schema("b"), *rows(9, stream="b"), state(0), *rows(1, 2, 3))
         target.until(lambda: target.is_draining)
         target.send(state(3), *rows(4, 5, 6), state(6))
@@ -44,7 +44,7 @@ def test_signal_during_a_drain_lets_it_finish_and_starts_no_other(tmp_path, sign
 
 def test_newest_covered_state_is_written_after_the_running_drain(tmp_path):
     (tmp_path / "hold").touch()
-    with running(tmp_path) as target:
+    with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3, 4), state(4))
         target.until(lambda: target.is_draining)
         target.process.send_signal(signal.SIGTERM)
@@ -56,7 +56,7 @@ def test_newest_covered_state_is_written_after_the_running_drain(tmp_path):
 
 def test_signal_during_the_final_drain_starts_no_other(tmp_path):
     (tmp_path / "hold").touch()
-    with running(tmp_path) as target:
+    with run_pausing_target(tmp_path) as target:
         target.send(schema(), schema("b"), *rows(1), *rows(2, stream="b"), state(2))
         target.process.stdin.close()
         target.until(lambda: target.is_draining)
@@ -69,7 +69,7 @@ def test_signal_during_the_final_drain_starts_no_other(tmp_path):
 
 def test_second_signal_ends_the_process_immediately(tmp_path):
     (tmp_path / "hold").touch()
-    with running(tmp_path) as target:
+    with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
         target.until(lambda: target.is_draining)
         # Pending signals reach Python ordered by number: three ensure two in any order.
@@ -84,7 +84,7 @@ def test_second_signal_ends_the_process_immediately(tmp_path):
 
 def test_sigint_and_sigterm_together_count_as_one_signal(tmp_path):
     (tmp_path / "hold").touch()
-    with running(tmp_path) as target:
+    with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
         target.until(lambda: target.is_draining)
         target.process.send_signal(signal.SIGINT)
@@ -97,7 +97,7 @@ def test_sigint_and_sigterm_together_count_as_one_signal(tmp_path):
 
 def test_sigkill_during_a_drain_writes_no_state(tmp_path):
     (tmp_path / "hold").touch()
-    with running(tmp_path) as target:
+    with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
         target.until(lambda: target.is_draining)
         target.process.kill()
@@ -106,7 +106,7 @@ def test_sigkill_during_a_drain_writes_no_state(tmp_path):
 
 
 def test_old_records_are_drained_while_input_is_idle(tmp_path):
-    with running(tmp_path, age=0.002) as target:
+    with run_pausing_target(tmp_path, age=0.002) as target:
         target.send(schema(), *rows(1), state(1))
         target.until(lambda: target.states)
         assert target.rows() == [["a", 1]]
@@ -117,7 +117,7 @@ def test_old_records_are_drained_while_input_is_idle(tmp_path):
 
 
 def test_malformed_line_ends_the_run_after_loading_earlier_records(tmp_path):
-    with running(tmp_path) as target:
+    with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1), state(1), *rows(2), '{"type":"RECORD"\n')
         target.process.stdin.close()
         assert target.end() == 1

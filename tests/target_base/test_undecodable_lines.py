@@ -56,7 +56,7 @@ def raw(value: str, stream: str = "a") -> str:
     return f'{{"type":"RECORD","stream":"{stream}","record":{{"id":{value}}}}}\n'
 
 
-def fed(*lines: str, **config: Any) -> list[Any]:
+def run_target(*lines: str, **config: Any) -> list[Any]:
     loaded_target = Loader(config=config)
     loaded_target.listen(io.StringIO("".join(lines)))
     return loaded_target.notes
@@ -71,12 +71,12 @@ NUMBER = {"properties": {"id": {"type": "number", "multipleOf": 0.01}}}
 def test_number_beyond_limits_is_an_invalid_record(value, maps, checks):
     """SEC15: a number beyond limits is an invalid record."""
     with pytest.raises(InvalidRecord, match="'a': the record cannot be read: a number in it"):
-        fed(schema("a", id=ID), raw("1"), raw(value), validate_records=checks, **maps)
+        run_target(schema("a", id=ID), raw("1"), raw(value), validate_records=checks, **maps)
 
 
 def test_number_beyond_limits_is_skipped_if_the_sink_tolerates_invalid_records(caplog, monkeypatch):
     monkeypatch.setattr(Sink, "fail_on_record_validation_exception", False)
-    notes = fed(schema("a", id=ID), raw("1"), raw(DIGITS), raw(EXPONENT), raw("2"))
+    notes = run_target(schema("a", id=ID), raw("1"), raw(DIGITS), raw(EXPONENT), raw("2"))
     assert [row["id"] for row in notes] == [1, 2]
     assert caplog.text.count("the record cannot be read") == 2
     assert "Traceback" not in caplog.text
@@ -87,7 +87,7 @@ def test_number_too_large_for_multiple_of_is_an_invalid_record(value):
     schema_message = {"type": "SCHEMA", "stream": "a", "schema": NUMBER, "key_properties": []}
     line = json.dumps(schema_message) + "\n"
     with pytest.raises(InvalidRecord, match=r"multiple of|beyond what can be compared"):
-        fed(line, raw(value))
+        run_target(line, raw(value))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_number_too_large_for_multiple_of_is_an_invalid_record(value):
 )
 def test_undecodable_line_is_rejected_with_its_line_number(line):
     with pytest.raises(InvalidInputLine, match="Line 2 is not a Singer message"):
-        fed(schema("a", id=ID), line)
+        run_target(schema("a", id=ID), line)
 
 
 @pytest.mark.parametrize("reader", [SimpleSingerReader, MsgSpecReader])
@@ -125,11 +125,11 @@ def test_state_with_a_number_beyond_limits_passes_unchanged_or_is_rejected(
 ):
     """The state is decoded only if a subclass overrides `_process_state_message`."""
     line = f'{{"type":"STATE","value":{{"a":{value}}}}}\n'
-    fed(schema("a", id=ID), raw("1"), line)
+    run_target(schema("a", id=ID), raw("1"), line)
     assert value in capsys.readouterr().out
     monkeypatch.setattr(Loader, "_process_state_message", lambda _self, _message: None)
     with pytest.raises(InvalidInputLine, match="value of a STATE message cannot be read"):
-        fed(schema("a", id=ID), raw("1"), line)
+        run_target(schema("a", id=ID), raw("1"), line)
 
 
 class Mapper(InlineMapper):
@@ -183,20 +183,20 @@ def test_unusual_values_are_loaded_or_rejected(value):
     any_schema = {"properties": {"id": {}}}
     schema_message = {"type": "SCHEMA", "stream": "a", "schema": any_schema, "key_properties": []}
     with contextlib.suppress(InvalidRecord, InvalidInputLine):
-        assert len(fed(json.dumps(schema_message) + "\n", raw(value))) == 1
+        assert len(run_target(json.dumps(schema_message) + "\n", raw(value))) == 1
 
 
 @pytest.mark.parametrize("text", ["999999999-01-01T00:00:00Z", "0000-00-00", "-1", "9" * 5000])
 def test_unparsable_date_raises_by_default(text):
     dated = {"type": "string", "format": "date-time"}
     with pytest.raises(ValueError, match="Could not parse value"):
-        fed(schema("a", (), at=dated), record("a", at=text))
+        run_target(schema("a", (), at=dated), record("a", at=text))
 
 
 def test_schema_with_5000_properties_loads_in_bounded_time():
     properties = {f"p{n}": {"type": "string"} for n in range(5_000)}
     started = time.monotonic()
-    assert len(fed(schema("a", (), **properties), record("a", p1="x"))) == 1
+    assert len(run_target(schema("a", (), **properties), record("a", p1="x"))) == 1
     assert time.monotonic() - started < 60
 
 

@@ -20,11 +20,11 @@ STREAM_TESTS = [
 ]
 
 
-def of_attribute(test: str, name: str) -> str:
+def get_attribute_test_id(test: str, name: str) -> str:
     return f"test_tap_stream_attribute_{test}[things.{name}]"
 
 
-def of_stream(test: str) -> str:
+def get_stream_test_id(test: str) -> str:
     return f"test_tap_stream_{test}[things]"
 
 
@@ -43,14 +43,14 @@ def test_valid_tap_gets_all_tests_and_passes(run: Run) -> None:
         "test_tap_discovery",
         "test_tap_stream_connections",
         "test_tap_valid_final_state",
-        *(of_stream(name) for name in STREAM_TESTS),
-        of_attribute("is_boolean", "on"),
-        of_attribute("is_datetime", "at"),
-        of_attribute("is_datetime", "day"),
-        of_attribute("is_integer", "id"),
-        of_attribute("is_numeric", "ratio"),
-        of_attribute("is_object", "address"),
-        of_attribute("not_null", "id"),
+        *(get_stream_test_id(name) for name in STREAM_TESTS),
+        get_attribute_test_id("is_boolean", "on"),
+        get_attribute_test_id("is_datetime", "at"),
+        get_attribute_test_id("is_datetime", "day"),
+        get_attribute_test_id("is_integer", "id"),
+        get_attribute_test_id("is_numeric", "ratio"),
+        get_attribute_test_id("is_object", "address"),
+        get_attribute_test_id("not_null", "id"),
     ]
     assert set(outcomes.values()) == {"passed"}
     assert run.warned("TestGood") == []
@@ -69,7 +69,7 @@ def test_test_groups_can_be_excluded(run: Run) -> None:
 
 def test_mapped_stream_is_tested_with_its_mapped_properties(run: Run) -> None:
     names = run.of("TestMapped")
-    assert of_attribute("is_integer", "twice") in names
+    assert get_attribute_test_id("is_integer", "twice") in names
     assert not [name for name in names if "things.note" in name]
 
 
@@ -80,77 +80,90 @@ def test_parent_child_and_partitioned_streams_are_tested(run: Run) -> None:
 
 
 def test_stream_without_records_fails_one_test_and_warns_in_others(run: Run) -> None:
-    assert run.bad("TestEmpty") == {of_stream("returns_record"): "failed"}
-    output = get_output(run, f"TestEmpty::{of_stream('returns_record')}")
+    assert run.bad("TestEmpty") == {get_stream_test_id("returns_record"): "failed"}
+    output = get_output(run, f"TestEmpty::{get_stream_test_id('returns_record')}")
     assert "ignore_no_records_for_streams=['things']" in output
     warned = dict(run.warned("TestEmpty"))
-    assert "stream 'things' gave 0" in warned[of_attribute("is_datetime", "day")]
+    assert "stream 'things' gave 0" in warned[get_attribute_test_id("is_datetime", "day")]
     assert len(warned) == 6
 
 
 @pytest.mark.parametrize("cls", ["TestEmptyAllowed", "TestEmptyAllowedByName"])
 def test_stream_without_records_is_skipped_if_the_config_allows_it(run: Run, cls: str) -> None:
-    assert run.bad(cls) == {of_stream("returns_record"): "skipped"}
+    assert run.bad(cls) == {get_stream_test_id("returns_record"): "skipped"}
     assert run.warned(cls) == []
 
 
 def test_property_with_only_null_values_causes_a_warning(run: Run) -> None:
     assert run.bad("TestAllNull") == {}
     [(test, text)] = run.warned("TestAllNull")
-    assert test == of_attribute("is_datetime", "at")
+    assert test == get_attribute_test_id("is_datetime", "at")
     assert "gave 1, none with a value of 'at'" in text
 
 
 def test_property_missing_from_all_records_causes_a_warning(run: Run) -> None:
     [(test, text)] = run.warned("TestNeverThere")
-    assert test == of_stream("transformed_catalog_schema_matches_record")
+    assert test == get_stream_test_id("transformed_catalog_schema_matches_record")
     assert "('rare')" in text
 
 
 def test_duplicate_primary_key_causes_a_warning(run: Run) -> None:
     assert run.bad("TestKeyTwice") == {}
     [(test, text)] = run.warned("TestKeyTwice")
-    assert test == of_stream("primary_keys")
+    assert test == get_stream_test_id("primary_keys")
     assert "2 records with 1 different keys (id); 2 of them have [1]" in text
 
 
 FAULTS = {
     "TestWrongType": {
         MATCHES: ["age: 'old' is not of type 'integer', 'null' [2 times, first in record 2]"],
-        of_attribute("is_integer", "age"): ["('old')", "'age' of stream 'things': 2 of 3 values"],
+        get_attribute_test_id("is_integer", "age"): [
+            "('old')",
+            "'age' of stream 'things': 2 of 3 values",
+        ],
     },
     "TestWrongNumber": {
         MATCHES: ["x: '1.5' is not of type"],
-        of_attribute("is_numeric", "x"): ["1 of 1 values are no number", "post_process()"],
+        get_attribute_test_id("is_numeric", "x"): ["1 of 1 values are no number", "post_process()"],
     },
     "TestWrongBoolean": {
-        of_attribute("is_boolean", "x"): ["('maybe')", "1 of 2 values are no boolean"],
+        get_attribute_test_id("is_boolean", "x"): ["('maybe')", "1 of 2 values are no boolean"],
     },
     "TestWrongObject": {
         MATCHES: ["x: '{}' is not of type"],
-        of_attribute("is_object", "x"): ["1 of 1 values are no object"],
+        get_attribute_test_id("is_object", "x"): ["1 of 1 values are no object"],
     },
     # A property with two types gets the tests of both, as in singer_sdk.
-    "TestTwoKinds": {of_attribute("is_numeric", "x"): ["1 of 2 values are no number"]},
-    "TestWrongDate": {of_attribute("is_datetime", "x"): ["('yesterday')", "date or date-time"]},
+    "TestTwoKinds": {get_attribute_test_id("is_numeric", "x"): ["1 of 2 values are no number"]},
+    "TestWrongDate": {
+        get_attribute_test_id("is_datetime", "x"): ["('yesterday')", "date or date-time"]
+    },
     "TestWrongFormat": {MATCHES: ["x: '1.2.3.4.5' is not a 'ipv4'", "take the format off"]},
     "TestWrongDeepInside": {MATCHES: ["a[].n: 1 is less than the minimum of 3 [2 times"]},
-    "TestOneOf": {of_attribute("not_null", "x"): ["1 of 1 records"]},
+    "TestOneOf": {get_attribute_test_id("not_null", "x"): ["1 of 1 records"]},
     "TestNull": {
         MATCHES: ["x: None is not of type 'string'"],
-        of_attribute("not_null", "x"): ['first: {"id": 1, "x": null}', "leave `required` off"],
+        get_attribute_test_id("not_null", "x"): [
+            'first: {"id": 1, "x": null}',
+            "leave `required` off",
+        ],
     },
     "TestRequired": {
         MATCHES: ["(the record): 'x' is a required property [record 1]"],
-        of_attribute("not_null", "x"): ["('x')"],
+        get_attribute_test_id("not_null", "x"): ["('x')"],
     },
     "TestUnknown": {
-        of_stream("record_schema_matches_transformed_catalog"): ["('more')", "gave more = 1"],
+        get_stream_test_id("record_schema_matches_transformed_catalog"): [
+            "('more')",
+            "gave more = 1",
+        ],
     },
-    "TestKeyMissing": {of_stream("primary_keys"): ["'key' of stream 'things', record 1"]},
-    "TestKeyNull": {of_stream("primary_keys"): ["values that are null: 'key' of stream"]},
+    "TestKeyMissing": {get_stream_test_id("primary_keys"): ["'key' of stream 'things', record 1"]},
+    "TestKeyNull": {get_stream_test_id("primary_keys"): ["values that are null: 'key' of stream"]},
     "TestBrokenSchema": {
-        of_stream("schema_is_valid"): ["properties.x.minLength: -1 is less than the minimum"],
+        get_stream_test_id("schema_is_valid"): [
+            "properties.x.minLength: -1 is less than the minimum"
+        ],
     },
 }
 
@@ -190,11 +203,11 @@ def test_tap_without_streams_fails_with_a_message(run: Run) -> None:
 def test_subclass_can_add_and_override_tests_and_fixtures(run: Run) -> None:
     outcomes = run.of("TestOwn")
     assert outcomes["test_tap_is_named"] == "passed"
-    assert outcomes[of_stream("is_small")] == "passed"
-    assert outcomes[of_stream("returns_record")] == "passed"
-    assert outcomes[of_attribute("is_short", "at")] == "passed"
-    assert outcomes[of_attribute("is_short", "day")] == "passed"
-    assert outcomes[of_attribute("not_null", "id")] == "skipped"
+    assert outcomes[get_stream_test_id("is_small")] == "passed"
+    assert outcomes[get_stream_test_id("returns_record")] == "passed"
+    assert outcomes[get_attribute_test_id("is_short", "at")] == "passed"
+    assert outcomes[get_attribute_test_id("is_short", "day")] == "passed"
+    assert outcomes[get_attribute_test_id("not_null", "id")] == "skipped"
     assert outcomes["test_something_else"] == "passed"
     assert set(outcomes.values()) == {"passed", "skipped"}
     assert "test_tap_discovery" not in outcomes

@@ -47,16 +47,16 @@ PLAIN = [
 def declarations(th: Any) -> dict[str, Callable[[], Any]]:
     """Return name to a function that evaluates the declaration."""
     return {
-        **_plain(th),
+        **make_plain_types(th),
         **_bounded(th),
         **_properties(th),
         **_structures(th),
         **_mistakes(th),
-        **_of_sql(th),
+        **make_sql_types(th),
     }
 
 
-def _plain(th: Any) -> dict[str, Callable[[], Any]]:
+def make_plain_types(th: Any) -> dict[str, Callable[[], Any]]:
     cases: dict[str, Callable[[], Any]] = {}
     for name in PLAIN:
         kind = getattr(th, name)
@@ -227,7 +227,7 @@ def _mistakes(th: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _of_sql(th: Any) -> dict[str, Callable[[], Any]]:
+def make_sql_types(th: Any) -> dict[str, Callable[[], Any]]:
     names = """TIMESTAMP timestamp_ntz DATETIME2 date INT BIGINT integer number DECIMAL
     numeric double FLOAT8 STRING text VARCHAR(10) nchar BOOLEAN bool variant json blob"""
     return {

@@ -19,7 +19,7 @@ from tests.target.frames.test_frames import (
     RECEIVED,
     TYPES,
     BatchMetadata,
-    Spooled,
+    FrameFactory,
     bad_rows,
     good_rows,
     places,
@@ -38,8 +38,8 @@ OURS = ("_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_meta", "_airbyte_g
 
 
 @pytest.fixture
-def spooled(spark: SparkSession, tmp_path: Path) -> Spooled:
-    return Spooled(spark, tmp_path)
+def spooled(spark: SparkSession, tmp_path: Path) -> FrameFactory:
+    return FrameFactory(spark, tmp_path)
 
 
 def table_schema(
@@ -67,7 +67,7 @@ def values(row: Row) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-def test_invalid_value_becomes_null_at_any_depth_and_others_are_kept(spooled: Spooled):
+def test_invalid_value_becomes_null_at_any_depth_and_others_are_kept(spooled: FrameFactory):
     """D6: the row is kept, the field is null, and the row's meta names it."""
     others = {name: GOOD[name] for name in GOOD}
     cases: list[tuple[str, str]] = []
@@ -102,7 +102,7 @@ def _is_null_at(found: Any, path: str) -> bool:
     return found is None or found in ({"x": None}, [None])
 
 
-def test_meta_lists_every_invalid_value_of_a_row(spooled: Spooled):
+def test_meta_lists_every_invalid_value_of_a_row(spooled: FrameFactory):
     schema = {**{name: TYPES[name][0] for name in ("i", "at", "flag", "obj")}, "s": {}}
     found = table_schema(schema, "k")
     raw = '{"k":"a","i":"x","at":"noon","flag":"yes","obj":{"x":"y"},"s":[1, 2.50]}'
@@ -117,7 +117,7 @@ def test_meta_lists_every_invalid_value_of_a_row(spooled: Spooled):
     assert row.obj.x is None
 
 
-def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: Spooled):
+def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: FrameFactory):
     found = table_schema({name: schema for name, (schema, _, _) in TYPES.items()})
     frame = spooled.frame(found, [record(**GOOD), "{}"])
     strict = good_rows(frame, strict=True)
@@ -133,14 +133,14 @@ def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: Spooled):
     }
 
 
-def test_row_with_an_invalid_value_is_quarantined_by_option(spooled: Spooled):
+def test_row_with_an_invalid_value_is_quarantined_by_option(spooled: FrameFactory):
     found = table_schema({"i": INT}, quarantines_invalid_rows=True)
     frame = spooled.frame(found, ['{"i":1}', '{"i":"x"}'])
     assert [row.i for row in good_rows(frame)] == [1]
     assert bad_rows(frame)[1].reasons == ["i: not an integer of 64 bits"]
 
 
-def test_row_without_an_object_valid_key_or_deletion_time_is_quarantined(spooled: Spooled):
+def test_row_without_an_object_valid_key_or_deletion_time_is_quarantined(spooled: FrameFactory):
     """Such a row cannot be merged, or its deletion would be missed."""
     mark = {"type": "string", "format": "date-time"}
     schema = {"k": INT, "n": INT, "flag": {"type": "boolean"}, "_ab_cdc_deleted_at": mark}
@@ -157,7 +157,7 @@ def test_row_without_an_object_valid_key_or_deletion_time_is_quarantined(spooled
     ]
 
 
-def test_without_keys_any_object_is_loaded(spooled: Spooled):
+def test_without_keys_any_object_is_loaded(spooled: FrameFactory):
     frame = spooled.frame(table_schema({"k": INT}), ['{"k":"x"}', "{}", "[]"])
     assert [row.k for row in good_rows(frame)] == [None, None]
     assert set(bad_rows(frame)) == {2}
@@ -171,7 +171,7 @@ def spool_line(n: int, body: str, meta: str, at: str | None = None) -> str:
 
 
 def test_changes_of_the_source_precede_those_of_the_loader(
-    spooled: Spooled, spark: SparkSession, tmp_path: Path
+    spooled: FrameFactory, spark: SparkSession, tmp_path: Path
 ):
     """The changes in a record's meta are kept; those of the loader are appended."""
     cut = '{"field":"a","change":"TRUNCATED","reason":"SOURCE_FIELD_SIZE_LIMITATION"}'
@@ -218,7 +218,7 @@ def _changes(row: Row) -> list[tuple[str, ...]]:
 # ----------------------------------------------------------------- inside a property
 
 
-def test_nested_values_are_read_into_their_columns(spooled: Spooled):
+def test_nested_values_are_read_into_their_columns(spooled: FrameFactory):
     time = {"type": "string", "format": "date-time"}
     inner = {"id": INT, "at": time, "f": {"type": "number"}, "ok": {"type": "boolean"}, "t": {}}
     deep = {"type": "object", "properties": {"id": INT}}
@@ -242,7 +242,7 @@ def test_nested_values_are_read_into_their_columns(spooled: Spooled):
     assert changes(row) == [("m.at", "DESTINATION_TYPECAST_ERROR")]
 
 
-def test_row_with_a_missing_or_invalid_nested_key_is_quarantined(spooled: Spooled):
+def test_row_with_a_missing_or_invalid_nested_key_is_quarantined(spooled: FrameFactory):
     schema = {"m": {"type": "object", "properties": {"id": INT}}, "n": INT}
     frame = spooled.frame(
         table_schema(schema, "m.id", nested={"m.id": ("m", "id")}),
@@ -265,7 +265,7 @@ def test_row_with_a_missing_or_invalid_nested_key_is_quarantined(spooled: Spoole
 
 
 @pytest.mark.thorough
-def test_record_with_an_invalid_value_keeps_all_others_exactly(spooled: Spooled):
+def test_record_with_an_invalid_value_keeps_all_others_exactly(spooled: FrameFactory):
     """JSON's reader rejects one value; the others are as in a valid record."""
     deep = {
         "type": "object",
@@ -321,7 +321,7 @@ def test_record_with_an_invalid_value_keeps_all_others_exactly(spooled: Spooled)
         )
 
 
-def test_strict_read_has_no_error_columns_in_its_plan(spooled: Spooled):
+def test_strict_read_has_no_error_columns_in_its_plan(spooled: FrameFactory):
     """Valid rows are read in one pass."""
     frame = spooled.frame(table_schema({"i": INT, "flag": {"type": "boolean"}}), ['{"i":1}'])
     plan = frame.good(strict=True)._jdf.queryExecution().optimizedPlan().toString()

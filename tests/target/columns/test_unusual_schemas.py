@@ -22,7 +22,7 @@ from target_spark.loader.undeclared_properties import find_undeclared
 PLAIN = ColumnOptions()
 
 
-def described(schema: Any, *keys: str) -> TableSchema:
+def make_table_schema(schema: Any, *keys: str) -> TableSchema:
     """Return the table schema of a JSON Schema that is read from a SCHEMA message."""
     message = {"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": keys}
     return layout_from(json.dumps(message).encode())
@@ -53,12 +53,12 @@ def layout_from(line: bytes) -> TableSchema:
     ],
 )
 def test_keyword_with_a_value_of_the_wrong_type_is_ignored(schema: Any, ddl: str) -> None:
-    assert described({"properties": {"x": schema}}).types == {"x": ddl}
+    assert make_table_schema({"properties": {"x": schema}}).types == {"x": ddl}
 
 
 @pytest.mark.parametrize("properties", [None, [], "x", True, {}])
 def test_schema_without_properties_has_key_columns_and_whole_records(properties: Any) -> None:
-    table_schema = described({"type": "object", "properties": properties}, "_id")
+    table_schema = make_table_schema({"type": "object", "properties": properties}, "_id")
     assert table_schema.types == {"_id": "string", "record": "string"}
     assert table_schema.keys == ("_id",)
 
@@ -66,11 +66,13 @@ def test_schema_without_properties_has_key_columns_and_whole_records(properties:
 @pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "boolean"}, {}])
 def test_deleted_at_column_is_always_a_timestamp(schema: Any) -> None:
     properties = {"id": {"type": "integer"}, "_sdc_deleted_at": schema}
-    assert described({"properties": properties}, "id").types["_sdc_deleted_at"] == "timestamp"
+    assert (
+        make_table_schema({"properties": properties}, "id").types["_sdc_deleted_at"] == "timestamp"
+    )
 
 
 def test_key_may_have_the_name_of_the_record_column() -> None:
-    table_schema = described({}, "Record")
+    table_schema = make_table_schema({}, "Record")
     assert table_schema.types == {"Record": "string", "record_2": "string"}
 
 
@@ -96,7 +98,7 @@ def test_deep_schemas_become_text_and_deeper_ones_are_rejected(head: str, tail: 
 
 def test_undeclared_fields_are_reported_by_path() -> None:
     item = {"type": "object", "properties": {"x": {"type": "integer"}}}
-    table_schema = described(
+    table_schema = make_table_schema(
         {
             "properties": {
                 "id": {"type": "integer"},
@@ -125,16 +127,16 @@ def test_undeclared_fields_are_reported_by_path() -> None:
     "body", [b'"{}"', b'{"a":', b'{"a":' * 5000, b'{"b":1}' + b" " * (1 << 20)]
 )
 def test_invalid_or_large_record_has_no_reported_fields(body: bytes) -> None:
-    assert find_undeclared(body, described({"properties": {"a": {}}})) == []
+    assert find_undeclared(body, make_table_schema({"properties": {"a": {}}})) == []
 
 
 def test_whole_records_have_no_undeclared_fields() -> None:
-    assert find_undeclared(b'{"a":1}', described({})) == []
+    assert find_undeclared(b'{"a":1}', make_table_schema({})) == []
 
 
 def test_all_of_with_thousands_of_members_is_merged() -> None:
     members = [{"properties": {f"p{number}": {"type": "string"}}} for number in range(3000)]
-    table_schema = described({"properties": {"a": {"allOf": members}}, "allOf": members})
+    table_schema = make_table_schema({"properties": {"a": {"allOf": members}}, "allOf": members})
     assert len(table_schema.columns) == 3001
 
 

@@ -60,7 +60,7 @@ def values(table_schema: TableSchema, *records: Any, nulls: bool = False) -> lis
     return rows
 
 
-def plain(column: pa.Array) -> list[Any]:
+def read_column(column: pa.Array) -> list[Any]:
     """Return the values of a column, timestamps as microseconds."""
     array = column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
     items: list[Any] = array.to_pylist()
@@ -75,7 +75,9 @@ def expected(name: str, raw: str) -> Any:
 def check(raws: Sequence[str]) -> None:
     """Convert values to each type; invalid values must become null."""
     for name in REFERENCE:
-        converted = plain(WITH_NULLS.batch([f'{{"{name}":{raw}}}'.encode() for raw in raws])[name])
+        converted = read_column(
+            WITH_NULLS.batch([f'{{"{name}":{raw}}}'.encode() for raw in raws])[name]
+        )
         expected_values = [expected(name, raw) for raw in raws]
         with_nulls = [None if value is BAD else value for value in expected_values]
         assert [(type(value), value) for value in converted] == [
@@ -118,7 +120,7 @@ def test_datetimes_of_mixed_formats_are_converted():
         "2024-01-01 00:00:00",
         "2024-01-01",
     ]
-    converted = plain(
+    converted = read_column(
         ArrowConverter(table_schema).batch(bodies(*({"at": text} for text in texts))).column("at")
     )
     assert set(converted) == {1704067200000000}
@@ -250,7 +252,7 @@ def test_nanoseconds_are_an_error_or_truncated_by_option():
     with pytest.raises(ConversionError):
         values(make_layout(schema), record)
     cut = ArrowConverter(make_layout(schema, truncate_timestamps=True)).batch(bodies(record))
-    assert plain(cut.column("at")) == [1]
+    assert read_column(cut.column("at")) == [1]
 
 
 @pytest.mark.spark

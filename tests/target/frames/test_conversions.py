@@ -314,7 +314,7 @@ PLACES = {"": "%s", "o.p.": '{"o":{"p":%s}}'}
 """Records with a value at the top level or nested, by the prefix of the value's path."""
 
 
-def described(prefix: str) -> TableSchema:
+def make_table_schema(prefix: str) -> TableSchema:
     """Return the table schema of records that have a value of each type at a place."""
     properties: dict[str, Any] = {name: schema for name, (schema, _) in REFERENCE.items()}
     for part in reversed(prefix.split(".")[:-1]):
@@ -328,7 +328,7 @@ def read(
     """Read pairs of a raw value and its property; return the good rows, all rows, the records."""
     records = [PLACES[prefix] % f'{{"{name}":{raw}}}' for raw, name in cases]
     lines = [spool(path, records)]
-    frame = SpoolFrame(spark, lines, described(prefix), BatchMetadata(NOW, NOW, 0))
+    frame = SpoolFrame(spark, lines, make_table_schema(prefix), BatchMetadata(NOW, NOW, 0))
     columns = (
         f"unix_micros({prefix}{name}) AS {name}" if name == "at" else f"{prefix}{name}"
         for name in REFERENCE
@@ -363,7 +363,7 @@ def find_usual(spark: SparkSession, raws: Sequence[str]) -> list[tuple[str, str]
 
     A fast conversion must be null for every value that the reference refuses.
     """
-    types = {column.source: column.type for column in described("").columns}
+    types = {column.source: column.type for column in make_table_schema("").columns}
     texts = [raw for raw in raws if raw.startswith('"')]
     columns = (
         f"unix_micros({cast}) AS at" if name == "at" else f"{cast} AS {name}"

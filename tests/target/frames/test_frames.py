@@ -76,7 +76,7 @@ def line(n: int, record: str, extracted_at: str | None = None, version: int | No
     return f'{{"n":{n},"t":{json.dumps(extracted_at)},"v":{json.dumps(version)},"r":{record}}}\n'
 
 
-class Spooled:
+class FrameFactory:
     """Frames over records, whose ordinals start at 0."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
@@ -100,8 +100,8 @@ class Spooled:
 
 
 @pytest.fixture
-def spooled(spark: SparkSession, tmp_path: Path) -> Spooled:
-    return Spooled(spark, tmp_path)
+def frames(spark: SparkSession, tmp_path: Path) -> FrameFactory:
+    return FrameFactory(spark, tmp_path)
 
 
 def good_rows(frame: SpoolFrame, *, strict: bool = False) -> list[Row]:
@@ -168,7 +168,7 @@ EVERYWHERE = {
 }
 
 
-def test_bad_value_is_reported_with_its_path_at_any_depth(spooled: Spooled):
+def test_bad_value_is_reported_with_its_path_at_any_depth(frames: FrameFactory):
     cases = [
         (around % bad, path)
         for name, (_, _, bads) in TYPES.items()
@@ -177,7 +177,7 @@ def test_bad_value_is_reported_with_its_path_at_any_depth(spooled: Spooled):
     ]
     fitting = [around % good for name, good in GOOD.items() for around, _ in places(name)]
     fitting += [around % "null" for name in GOOD for around, _ in places(name)]
-    frame = spooled.frame(table_schema(EVERYWHERE), [case[0] for case in cases] + fitting)
+    frame = frames.frame(table_schema(EVERYWHERE), [case[0] for case in cases] + fitting)
     bad = bad_rows(frame)
     good = good_rows(frame)
     assert set(bad) == set(range(len(cases)))
@@ -193,10 +193,8 @@ def test_bad_value_is_reported_with_its_path_at_any_depth(spooled: Spooled):
         )
 
 
-def test_rows_contains_every_line_with_its_reasons(spooled: Spooled):
-    frame = spooled.frame(
-        table_schema({"i": TYPES["i"][0]}, ("i",)), ['{"i":1}', '{"i":"x"}', "{}"]
-    )
+def test_rows_contains_every_line_with_its_reasons(frames: FrameFactory):
+    frame = frames.frame(table_schema({"i": TYPES["i"][0]}, ("i",)), ['{"i":1}', '{"i":"x"}', "{}"])
     assert [(row.i, row.reasons) for row in frame.rows.orderBy(ORDINAL).collect()] == [
         (1, None),
         (None, ["i: not an integer of 64 bits"]),
@@ -205,30 +203,30 @@ def test_rows_contains_every_line_with_its_reasons(spooled: Spooled):
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_strict_read_fails_on_a_bad_value(spooled: Spooled, name: str):
+def test_strict_read_fails_on_a_bad_value(frames: FrameFactory, name: str):
     properties = {name: schema for name, (schema, _, _) in TYPES.items()}
     records = [record(**GOOD), "{}", record(**{**GOOD, name: TYPES[name][2][0]})]
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
-        spooled.frame(table_schema(properties), records).good(strict=True).write.format(
-            "noop"
-        ).mode("overwrite").save()
+        frames.frame(table_schema(properties), records).good(strict=True).write.format("noop").mode(
+            "overwrite"
+        ).save()
 
 
 @pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize("copies", [1, 12])
-def test_strict_and_checked_reads_give_the_same_rows(spooled: Spooled, copies: int):
+def test_strict_and_checked_reads_give_the_same_rows(frames: FrameFactory, copies: int):
     names = [(name, f"{name}{n}") for n in range(copies) for name in TYPES]
     schema = table_schema({copy: TYPES[name][0] for name, copy in names}, metadata=True)
     records = [record(**{copy: GOOD[name] for name, copy in names}), "{}"]
-    frame = spooled.frame(schema, records)
+    frame = frames.frame(schema, records)
     assert good_rows(frame, strict=True) == good_rows(frame, strict=False)
     assert frame.bad().count() == 0
     assert [*schema.types, ORDINAL] == frame.good(strict=True).columns
 
 
-def test_unusual_spellings_fail_the_strict_read_and_are_valid(spooled: Spooled):
+def test_unusual_spellings_fail_the_strict_read_and_are_valid(frames: FrameFactory):
     records = ['{"i":1e3,"dec":15e-1,"at":"2024-01-01t00:00:00z"}', '{"i":1.0}']
-    frame = spooled.frame(
+    frame = frames.frame(
         table_schema({name: TYPES[name][0] for name in ("i", "dec", "at")}), records
     )
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
@@ -278,60 +276,56 @@ SPELLINGS = (
         pytest.param("number", "%s", marks=pytest.mark.thorough),
     ],
 )
-def test_strict_read_gives_exact_numbers_or_fails(spooled: Spooled, kind: str, template: str):
+def test_strict_read_gives_exact_numbers_or_fails(frames: FrameFactory, kind: str, template: str):
     schema: dict[str, Any] = {"type": kind}
     if template != "%s":
         item = {"type": "object", "properties": {"x": schema}}
         schema = {"type": "array", "items": item}
     columns = table_schema({"a": schema})
     records = [f'{{"a":{template % text}}}' for text in SPELLINGS]
-    exact = {row[ORDINAL]: row.a for row in good_rows(spooled.frame(columns, records))}
-    ways = {n: strict_rows(spooled.frame(columns, [lone])) for n, lone in enumerate(records)}
+    exact = {row[ORDINAL]: row.a for row in good_rows(frames.frame(columns, records))}
+    ways = {n: strict_rows(frames.frame(columns, [lone])) for n, lone in enumerate(records)}
     strict = {n: rows[0].a for n, rows in ways.items() if rows}
     assert strict == {n: exact[n] for n in strict}
     plain = {SPELLINGS.index(text) for text in ("0", "7", "-12", "9223372036854775807", "null")}
     assert plain <= strict.keys()
 
 
-def test_row_with_a_null_key_is_bad(spooled: Spooled):
+def test_row_with_a_null_key_is_bad(frames: FrameFactory):
     schema = table_schema({"a": {"type": "integer"}, "b": {"type": "string"}}, ("a", "b"))
     records = ['{"a":1,"b":"x"}', '{"a":1}', '{"a":null,"b":null}', '{"a":1,"b":""}']
-    frame = spooled.frame(schema, records)
+    frame = frames.frame(schema, records)
     assert [row[ORDINAL] for row in good_rows(frame)] == [0, 3]
     assert {n: row.reasons for n, row in bad_rows(frame).items()} == {
         1: ["b: a key must have a value"],
         2: ["a: a key must have a value", "b: a key must have a value"],
     }
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
-        spooled.frame(schema, records[1:2]).good(strict=True).select("a").collect()
+        frames.frame(schema, records[1:2]).good(strict=True).select("a").collect()
 
 
-def test_null_and_missing_required_properties_are_null(spooled: Spooled):
+def test_null_and_missing_required_properties_are_null(frames: FrameFactory):
     schema = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    frame = spooled.frame(
-        schema_from_json_schema(schema, (), ColumnOptions()), ["{}", '{"a":null}']
-    )
+    frame = frames.frame(schema_from_json_schema(schema, (), ColumnOptions()), ["{}", '{"a":null}'])
     assert [row.a for row in good_rows(frame, strict=True)] == [None, None]
 
 
-def test_record_that_is_no_object_is_bad(spooled: Spooled):
+def test_record_that_is_no_object_is_bad(frames: FrameFactory):
     records = ["[]", '[{"a":1},{"a":2}]', "5", '"x"', "null", "true", '{"a":1}']
-    frame = spooled.frame(table_schema({"a": {"type": "integer"}}), records)
+    frame = frames.frame(table_schema({"a": {"type": "integer"}}), records)
     assert [row.a for row in good_rows(frame)] == [1]
     assert {n: row.raw for n, row in bad_rows(frame).items()} == {
         n: "x" if raw == '"x"' else raw for n, raw in enumerate(records[:-1])
     }
     with pytest.raises(PySparkException, match=BAD_ROWS_MARKER):
-        spooled.frame(table_schema({"a": {"type": "integer"}}), ["null"]).good(
-            strict=True
-        ).collect()
+        frames.frame(table_schema({"a": {"type": "integer"}}), ["null"]).good(strict=True).collect()
 
 
 @pytest.mark.parametrize(
     "raw", ["{'a':1}", '{"a":1', '{"a":nan}', '{"a":007}', '{"a":"\t"}', "{a:1}", '{"a":1}]']
 )
-def test_line_that_is_not_json_is_bad_and_kept_whole(spooled: Spooled, raw: str):
-    frame = spooled.frame(table_schema({"a": {"type": "string"}}), [raw, '{"a":"x"}'])
+def test_line_that_is_not_json_is_bad_and_kept_whole(frames: FrameFactory, raw: str):
+    frame = frames.frame(table_schema({"a": {"type": "string"}}), [raw, '{"a":"x"}'])
     assert [row.a for row in good_rows(frame)] == ["x"]
     bad = bad_rows(frame)
     assert set(bad) == {0}
@@ -339,9 +333,9 @@ def test_line_that_is_not_json_is_bad_and_kept_whole(spooled: Spooled, raw: str)
     assert bad[0].reasons == ["the record does not have the structure that the schema declares"]
 
 
-def test_stream_without_properties_keeps_whole_records(spooled: Spooled):
+def test_stream_without_properties_keeps_whole_records(frames: FrameFactory):
     records = ['{"b": 1.50, "a":[]}', "[1]", "{}"]
-    frame = spooled.frame(table_schema({}), records)
+    frame = frames.frame(table_schema({}), records)
     assert [row.record for row in good_rows(frame)] == [records[0], "{}"]
     assert bad_rows(frame)[1].reasons == ["not an object"]
 
@@ -372,7 +366,7 @@ ODD_NAMES = [
 
 
 @pytest.mark.thorough
-def test_any_name_can_be_a_column_field_or_key(spooled: Spooled):
+def test_any_name_can_be_a_column_field_or_key(frames: FrameFactory):
     fields = {name: {"type": "integer"} for name in ODD_NAMES}
     nested = {"type": "object", "properties": fields}
     schema = table_schema(
@@ -383,7 +377,7 @@ def test_any_name_can_be_a_column_field_or_key(spooled: Spooled):
     wrong = [{**good_record, name: "x"} for name in ODD_NAMES] + [
         {**good_record, "s": {name: "x"}} for name in ODD_NAMES
     ]
-    frame = spooled.frame(
+    frame = frames.frame(
         schema, [json.dumps(values_of_record) for values_of_record in (good_record, *wrong)]
     )
     (row,) = good_rows(frame)
@@ -396,58 +390,58 @@ def test_any_name_can_be_a_column_field_or_key(spooled: Spooled):
         assert bad.reasons == [f"{path}: not an integer of 64 bits"]
 
 
-def test_text_is_kept_byte_by_byte(spooled: Spooled):
+def test_text_is_kept_byte_by_byte(frames: FrameFactory):
     texts = ["\r", "a\r\nb", "'", "\u2028", "\x00", "😀", " x ", "\\n", "null", ""]
-    frame = spooled.frame(
+    frame = frames.frame(
         table_schema({"a": {"type": "string"}}), [json.dumps({"a": t}) for t in texts]
     )
     assert [row.a for row in good_rows(frame, strict=True)] == texts
 
 
-def test_text_column_keeps_any_json_as_written(spooled: Spooled):
+def test_text_column_keeps_any_json_as_written(frames: FrameFactory):
     raws = ['{"b": 1.50}', "[1e400, {}]", "12345678901234567890.10", "true"]
-    frame = spooled.frame(table_schema({"a": {}}), [f'{{"a":{raw}}}' for raw in raws])
+    frame = frames.frame(table_schema({"a": {}}), [f'{{"a":{raw}}}' for raw in raws])
     assert [row.a for row in good_rows(frame, strict=True)] == raws
 
 
 @pytest.mark.thorough
-def test_text_of_25_million_characters_is_read(spooled: Spooled):
+def test_text_of_25_million_characters_is_read(frames: FrameFactory):
     schema = table_schema(
         {"a": {"type": "string"}, "b": {"type": "string", "contentEncoding": "base64"}}
     )
-    frame = spooled.frame(schema, [f'{{"a":"{"x" * 25_000_000}","b":"{"QUJD" * 5_000_000}"}}'])
+    frame = frames.frame(schema, [f'{{"a":"{"x" * 25_000_000}","b":"{"QUJD" * 5_000_000}"}}'])
     sizes = frame.good(strict=True).select(F.length("a"), F.length("b")).collect()
     assert [tuple(row) for row in sizes] == [(25_000_000, 15_000_000)]
 
 
-def test_deeply_nested_record_is_read_as_text(spooled: Spooled):
+def test_deeply_nested_record_is_read_as_text(frames: FrameFactory):
     deep = '{"a":' + "[" * 5000 + "]" * 5000 + "}"
-    frame = spooled.frame(table_schema({"a": {}}), [deep, '{"a":1}'])
+    frame = frames.frame(table_schema({"a": {}}), [deep, '{"a":1}'])
     assert [len(row.a) for row in good_rows(frame)] == [10_000, 1]
 
 
 # ----------------------------------------------------------------- order, time, metadata
 
 
-def test_latest_row_of_a_key_is_that_of_the_greatest_ordinal(spooled: Spooled):
+def test_latest_row_of_a_key_is_that_of_the_greatest_ordinal(frames: FrameFactory):
     schema = table_schema({"k": {"type": "integer"}, "v": {"type": "string"}}, ("k",))
     # Spark reads larger files first.
     first = [line(n, f'{{"k":{n % 3},"v":"old"}}') for n in range(300)]
     last = [line(300, '{"k":1,"v":"new"}')]
     for files in ((first, last), (last, first)):
-        rows = spooled.lines(schema, *files).good(strict=True)
+        rows = frames.lines(schema, *files).good(strict=True)
         latest = latest_by_key(rows, MergeKeys(("k",), ORDINAL)).collect()
         assert sorted((row.k, row.v) for row in latest) == [(0, "old"), (1, "new"), (2, "old")]
 
 
-def test_metadata_columns_are_filled(spooled: Spooled):
+def test_metadata_columns_are_filled(frames: FrameFactory):
     schema = table_schema({"a": {"type": "integer"}}, metadata=True)
     lines = [
         line(4, '{"a":1}', "2024-04-30T10:00:00.25+02:00", 9),
         line(5, '{"a":2,"_sdc_deleted_at":"2024-04-01T00:00:00Z"}'),
         line(6, '{"a":3,"_sdc_deleted_at":"x"}'),
     ]
-    frame = spooled.lines(schema, lines)
+    frame = frames.lines(schema, lines)
     first, second = (instants(row) for row in good_rows(frame))
     assert [first[name] for name in METADATA_COLUMNS] == [
         utc(2024, 4, 30, 8, 0, 0, 250_000),
@@ -465,26 +459,26 @@ def test_metadata_columns_are_filled(spooled: Spooled):
     assert list(bad_rows(frame)) == [6]
 
 
-def test_bad_rows_have_their_extraction_time(spooled: Spooled):
+def test_bad_rows_have_their_extraction_time(frames: FrameFactory):
     lines = [line(1, '{"a":"x"}', "2024-04-30T10:00:00Z"), line(2, "[]", "not a time")]
-    bad = bad_rows(spooled.lines(table_schema({"a": {"type": "integer"}}), lines))
+    bad = bad_rows(frames.lines(table_schema({"a": {"type": "integer"}}), lines))
     assert {n: instants(row)["extracted_at"] for n, row in bad.items()} == {
         1: utc(2024, 4, 30, 10),
         2: None,
     }
 
 
-def test_deletion_time_is_read_if_the_loader_added_its_column(spooled: Spooled):
+def test_deletion_time_is_read_if_the_loader_added_its_column(frames: FrameFactory):
     added = Column("_sdc_deleted_at", "_sdc_deleted_at", Timestamp(), feed=ColumnSource.METADATA)
     schema = TableSchema((Column("a", "a", Integer()), added))
-    frame = spooled.frame(schema, ['{"a":1,"_sdc_deleted_at":"2024-04-01T00:00:00"}', '{"a":2}'])
+    frame = frames.frame(schema, ['{"a":1,"_sdc_deleted_at":"2024-04-01T00:00:00"}', '{"a":2}'])
     assert [instants(row)["_sdc_deleted_at"] for row in good_rows(frame, strict=True)] == [
         utc(2024, 4, 1),
         None,
     ]
 
 
-def test_date_times_without_an_offset_are_utc_and_counted(spooled: Spooled):
+def test_date_times_without_an_offset_are_utc_and_counted(frames: FrameFactory):
     time = {"type": "string", "format": "date-time"}
     nested = {"type": "object", "properties": {"x": time, "y": {"type": "array", "items": time}}}
     schema = table_schema({"a": time, "s": nested, "z": time})
@@ -494,14 +488,14 @@ def test_date_times_without_an_offset_are_utc_and_counted(spooled: Spooled):
         f'{{"a":{local},"z":"2024-01-01T00:00:00Z","s":{{"x":"2024-01-01T00:00:00+01:00"}}}}',
         "{}",
     ]
-    frame = spooled.frame(schema, records)
+    frame = frames.frame(schema, records)
     assert instants(good_rows(frame, strict=True)[0])["a"] == utc(2024, 1, 1)
     assert frame.counts().zoneless == {"a": 2, "s": 2}
     assert frame.counts().rows == 3
 
 
 @pytest.mark.parametrize("copies", [1, 60])
-def test_nested_objects_are_the_same_in_both_reads(spooled: Spooled, copies: int):
+def test_nested_objects_are_the_same_in_both_reads(frames: FrameFactory, copies: int):
     """An object that is null, absent or empty stays so at each level, with few and many columns."""
     scalars = {name: TYPES[name][0] for name in ("i", "dec", "f", "at", "day", "flag", "bytes")}
     inner = {"type": "object", "properties": {**scalars, "text": {}, "list": EVERYWHERE["l"]}}
@@ -514,7 +508,7 @@ def test_nested_objects_are_the_same_in_both_reads(spooled: Spooled, copies: int
     objects = ["null", "{}", '{"inner":null}', '{"inner":{}}', f'{{"inner":{listed}}}']
     objects += [f'{{"at":"2024-01-01T00:00:00","inner":{values}}}', f'{{"inner":{values}}}']
     records = ["{}", *(f'{{"o":{value},"i0":1}}' for value in objects)]
-    frame = spooled.frame(schema, records)
+    frame = frames.frame(schema, records)
     strict = good_rows(frame, strict=True)
     counted = frame.counts()
     assert strict == good_rows(frame)
@@ -533,15 +527,15 @@ def test_nested_objects_are_the_same_in_both_reads(spooled: Spooled, copies: int
     assert (last["i"], last["text"]) == (7, "t")
 
 
-def test_counts_before_an_action_raise_an_error(spooled: Spooled):
+def test_counts_before_an_action_raise_an_error(frames: FrameFactory):
     with pytest.raises(RuntimeError, match="after an action"):
-        spooled.frame(table_schema({"a": {}}), ["{}"]).counts()
+        frames.frame(table_schema({"a": {}}), ["{}"]).counts()
 
 
 # ---------------------------------------------------------------- evolved layouts
 
 
-def test_columns_without_a_property_are_null(spooled: Spooled):
+def test_columns_without_a_property_are_null(frames: FrameFactory):
     old = table_schema(
         {
             "a": {"type": "integer"},
@@ -552,15 +546,15 @@ def test_columns_without_a_property_are_null(spooled: Spooled):
         {"a": {"type": "string"}, "s": {"type": "object", "properties": {"x": {"type": "string"}}}}
     )
     grown, _ = merge_table_schemas(old, new)
-    (row,) = good_rows(spooled.frame(grown, ['{"a":"x","s":{"x":"y"}}']), strict=True)
+    (row,) = good_rows(frames.frame(grown, ['{"a":"x","s":{"x":"y"}}']), strict=True)
     assert (row.a, row.a__string, row.s.x, row.s.x__string) == (None, "x", None, "y")
 
 
 def test_frame_is_written_with_the_types_of_its_layout(
-    spooled: Spooled, tmp_path: Path, spark: SparkSession
+    frames: FrameFactory, tmp_path: Path, spark: SparkSession
 ):
     schema = table_schema(EVERYWHERE, metadata=True)
-    frame = spooled.frame(schema, [record(**GOOD)])
+    frame = frames.frame(schema, [record(**GOOD)])
     frame.good(strict=True).drop(ORDINAL).write.parquet(str(tmp_path / "table"))
     assert frame.counts().rows == 1
     written = spark.read.parquet(str(tmp_path / "table")).schema
@@ -571,7 +565,7 @@ def test_frame_is_written_with_the_types_of_its_layout(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("count", [200, 800, 2000])
-def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
+def test_thousands_of_columns_are_read(frames: FrameFactory, count: int):
     kinds = ("i", "dec", "f", "at", "day", "obj", "flag", "arr")
     names = [(kinds[n % len(kinds)], f"c{n}") for n in range(count)]
     last = count - len(kinds)
@@ -579,7 +573,7 @@ def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
     values = {column: GOOD[kind] for kind, column in names}
     struct, flag = f"c{last + 5}", f"c{last + 6}"
     bad = [{**values, "c3": '"2024"'}, {**values, struct: '{"x":"y"}'}, {**values, flag: "5"}]
-    frame = spooled.frame(
+    frame = frames.frame(
         schema, [record(**values_of_record) for values_of_record in (values, *bad)]
     )
     (row,) = good_rows(frame)
@@ -591,7 +585,7 @@ def test_thousands_of_columns_are_read(spooled: Spooled, count: int):
     }
 
 
-def test_rows_of_file_parts_get_their_reserved_ordinals(spooled: Spooled):
+def test_rows_of_file_parts_get_their_reserved_ordinals(frames: FrameFactory):
     """That holds for good and bad rows, also for a line that is no JSON."""
     schema = table_schema({"a": {"type": "integer"}}, metadata=True)
     second, fifth = first_in_part(2), first_in_part(5)
@@ -603,7 +597,7 @@ def test_rows_of_file_parts_get_their_reserved_ordinals(spooled: Spooled):
         line(second + 1, '"half'),
     ]
     metadata = replace(METADATA, starts={2: 50, 5: 52})
-    frame = spooled.lines(schema, lines, metadata=metadata)
+    frame = frames.lines(schema, lines, metadata=metadata)
     started = METADATA.sync_started_at * 2**20
     good = good_rows(frame)
     assert [(row.a, row[ORDINAL]) for row in good] == [(7, 7), (20, 50), (52, 52)]

@@ -143,15 +143,15 @@ def load_raw(
         spool.close()
 
 
-def plain(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """Return a value as plain Python, datetimes in UTC."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC)
     if isinstance(value, tuple):
-        return tuple(map(plain, value))
-    return [plain(item) for item in value] if isinstance(value, list) else value
+        return tuple(map(to_plain_value, value))
+    return [to_plain_value(item) for item in value] if isinstance(value, list) else value
 
 
 def test_values_are_stored_exactly_or_quarantined(warehouse: Warehouse) -> None:
@@ -164,7 +164,7 @@ def test_values_are_stored_exactly_or_quarantined(warehouse: Warehouse) -> None:
             assert n not in rows, (name, raw, rows.get(n))
             assert aside[records[n]][0].startswith(name), (name, raw)
         else:
-            assert plain(rows[n][name]) == expected, (name, raw)
+            assert to_plain_value(rows[n][name]) == expected, (name, raw)
             other_columns = [other for other in TYPES if other != name]
             assert all(rows[n][other] is None for other in other_columns)
     assert len(rows) + len(aside) == len(CASES)
@@ -180,7 +180,7 @@ def test_timestamps_are_truncated_to_microseconds_by_option(warehouse: Warehouse
     records = [record("t", id=n, at=text, l=[text]) for n, text in enumerate(spellings)]
     schema_message = schema("t", {"id": INT, "at": TIME, "l": {"type": "array", "items": TIME}})
     warehouse.load(schema_message, *records, truncate_timestamps=True)
-    assert [plain(row.at) for row in warehouse.read("t").orderBy("id").collect()] == [
+    assert [to_plain_value(row.at) for row in warehouse.read("t").orderBy("id").collect()] == [
         utc(2024, 1, 1, 12, 0, 0, micros) for micros in spellings.values()
     ]
     assert not warehouse.exists("t__quarantine")
@@ -252,7 +252,7 @@ GROWTH: list[tuple[str, dict[str, Any], Any, dict[str, Any], Any, dict[str, str]
 def same(stored: Any, sent: Any) -> bool:
     """Return True if a stored value equals the one that was sent as JSON."""
     if isinstance(stored, datetime):
-        return bool(plain(stored) == datetime.fromisoformat(sent.replace("Z", "+00:00")))
+        return bool(to_plain_value(stored) == datetime.fromisoformat(sent.replace("Z", "+00:00")))
     if isinstance(stored, Decimal):
         return stored == Decimal(str(sent))
     return str(stored) in {str(sent), f"{sent}.0"}

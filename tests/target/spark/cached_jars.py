@@ -11,10 +11,10 @@ import pytest
 
 from target_spark.spark.jar_versions import SHA256
 
-__all__ = ["publish", "put_jars"]
+__all__ = ["create_jars", "publish"]
 
 
-def put_jars(folder: Path, coordinates: Iterable[str], content: str = "y") -> list[Path]:
+def create_jars(folder: Path, coordinates: Iterable[str], content: str = "y") -> list[Path]:
     """Create a jar in the cache for each of the coordinates; return their paths."""
     (folder / "jars").mkdir(parents=True, exist_ok=True)
     names = (f"{name.replace(':', '_', 1).replace(':', '-')}.jar" for name in coordinates)
@@ -26,9 +26,9 @@ def put_jars(folder: Path, coordinates: Iterable[str], content: str = "y") -> li
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, folder: Path, coordinates: Iterable[str]) -> list[str]:
-    """Create jars as `put_jars`, and register their hashes as the published ones."""
+    """Create jars as `create_jars`, and register their hashes as the published ones."""
     names = list(coordinates)
-    jars = put_jars(folder, names)
+    jars = create_jars(folder, names)
     for name, jar in zip(names, jars, strict=True):
         monkeypatch.setitem(SHA256, name, hashlib.sha256(jar.read_bytes()).hexdigest())
     return [str(jar) for jar in jars]

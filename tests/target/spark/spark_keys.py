@@ -296,16 +296,16 @@ class Key:
 def known_keys(spark: SparkSession) -> list[Key]:
     """Return all keys whose values are not checked by the settings check, ordered by name."""
     keys = [
-        *_of_spark(spark),
+        *list_spark_keys(spark),
         *_of_delta_tables(spark),
         *_of_iceberg_tables(spark),
-        *(Key(name, tuple(_words(name))) for name in _constants(spark, [_ICEBERG_CLASS])),
-        *(Key(name, tuple(_words(name))) for name in _constants(spark, _HADOOP_CLASSES)),
+        *(Key(name, tuple(_guess_values(name))) for name in _constants(spark, [_ICEBERG_CLASS])),
+        *(Key(name, tuple(_guess_values(name))) for name in _constants(spark, _HADOOP_CLASSES)),
     ]
     return sorted({key.name: key for key in keys}.values(), key=lambda key: key.name)
 
 
-def _of_spark(spark: SparkSession) -> Iterator[Key]:
+def list_spark_keys(spark: SparkSession) -> Iterator[Key]:
     """Yield the keys of Spark SQL and Delta Lake, including internal ones."""
     _class(
         spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$"
@@ -394,7 +394,7 @@ def _other_values(default: str) -> Iterator[str]:
         yield f"{large if large < 2**31 else integer // 4}{unit}"
 
 
-def _words(name: str) -> Iterator[str]:
+def _guess_values(name: str) -> Iterator[str]:
     """Yield values of a key that has no check."""
     if name in _WORDS:
         yield from _WORDS[name]

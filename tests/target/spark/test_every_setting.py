@@ -173,7 +173,7 @@ def misfits() -> list[Row]:
     return [{**make_record("odd", 0), **misfit} for misfit in MISFITS]
 
 
-def stored(name: str, value: Any) -> Any:
+def to_stored_value(name: str, value: Any) -> Any:
     """Return the value that a reader finds for a value that was sent."""
     if name == "free":
         return ENCODE(value).decode()
@@ -185,16 +185,16 @@ def stored(name: str, value: Any) -> Any:
         time = datetime.fromisoformat(value)
         return time if time.tzinfo else time.replace(tzinfo=UTC)
     if isinstance(value, dict):
-        return {inner: stored(inner, item) for inner, item in value.items()}
-    return [stored("", item) for item in value] if isinstance(value, list) else value
+        return {inner: to_stored_value(inner, item) for inner, item in value.items()}
+    return [to_stored_value("", item) for item in value] if isinstance(value, list) else value
 
 
-def shown(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Return a text of a value; equal texts mean equal values."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name!r}: {shown(item)}' for name, item in value.items())}}}"
+        return f"{{{', '.join(f'{name!r}: {to_text(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):
-        return f"[{', '.join(map(shown, value))}]"
+        return f"[{', '.join(map(to_text, value))}]"
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y %m %d %H %M %S %f}"
     if isinstance(value, Decimal) and value.as_tuple().exponent:
@@ -207,7 +207,8 @@ def expected(*, keyed: bool) -> list[Row]:
     if keyed:
         rows = list({row["id"]: row for row in rows}.values())
     return [
-        {COLUMNS.get(name, name): stored(name, row[name]) for name in PROPERTIES} for row in rows
+        {COLUMNS.get(name, name): to_stored_value(name, row[name]) for name in PROPERTIES}
+        for row in rows
     ]
 
 
@@ -288,17 +289,17 @@ def difference(plain: SparkSession, tables: Path, format: str) -> str:
     if read("a").schema.simpleString() != TYPE:
         return f"the type is {read('a').schema.simpleString()}"
     expected_rows = expected(keyed=keyed)
-    loaded = sorted(map(shown, read("a").toArrow().to_pylist()))
-    sent = sorted(map(shown, expected_rows))
+    loaded = sorted(map(to_text, read("a").toArrow().to_pylist()))
+    sent = sorted(map(to_text, expected_rows))
     if loaded != sent:
         return f"found {set(loaded) - set(sent) or len(loaded)}, not {set(sent) - set(loaded)}"
     read("a").createOrReplaceTempView("a")
     probes = (f"SELECT '{name}' FROM a WHERE {is_met}" for name, is_met in PROBES.items())  # noqa: S608
     probe_names = [name for (name,) in plain.sql(" UNION ALL ".join(probes)).collect()]
     for name in PROBES:
-        sought = stored(name, VALUES[name][SOUGHT[name]])
+        sought = to_stored_value(name, VALUES[name][SOUGHT[name]])
         expected_count = sum(
-            shown(row[COLUMNS.get(name, name)]) == shown(sought) for row in expected_rows
+            to_text(row[COLUMNS.get(name, name)]) == to_text(sought) for row in expected_rows
         )
         assert expected_count
         if probe_names.count(name) != expected_count:

@@ -19,7 +19,7 @@ from target_spark.spark.jar_cache import cached, locked, remove_incomplete_jars
 from target_spark.spark.jar_versions import ARTIFACTS, HADOOP_AWS, SHA256
 from target_spark.spark.jars import every_library, format_conf
 from tests.other_user import STRANGER, as_root
-from tests.target.spark.cached_jars import publish, put_jars
+from tests.target.spark.cached_jars import create_jars, publish
 
 DELTA = ARTIFACTS["delta", "4.1"]
 ROOT = Path(__file__).parents[3]
@@ -34,7 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def refused(folder: Path) -> str:
+def get_refusal(folder: Path) -> str:
     with pytest.raises(SparkUnavailableError) as caught:
         format_conf("delta", {"spark.jars.ivy": str(folder)}, [], "4.1.4")
     return str(caught.value)
@@ -52,8 +52,8 @@ def test_every_jar_has_a_hash_and_the_version_of_the_script() -> None:
 
 def test_different_jar_with_a_published_name_is_rejected(tmp_path: Path) -> None:
     """SEC19: a different jar with the name of a published one is rejected."""
-    jars = put_jars(tmp_path, DELTA)
-    message = refused(tmp_path)
+    jars = create_jars(tmp_path, DELTA)
+    message = get_refusal(tmp_path)
     assert str(jars[0]) in message
     assert SHA256[DELTA[0]] in message
     assert f"Remove the folder {tmp_path}" in message
@@ -73,7 +73,7 @@ def test_one_changed_byte_is_detected(cache: Path) -> None:
     jar.write_bytes(content)
     os.utime(jar, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert zipfile.is_zipfile(jar)
-    assert str(jar) in refused(cache)
+    assert str(jar) in get_refusal(cache)
 
 
 @pytest.mark.parametrize("which_path", ["parent", "cache", "jars", "jar"])
@@ -86,7 +86,7 @@ def test_cache_writable_by_others_is_rejected(cache: Path, which_path: str, mode
     paths = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
     changed = paths[which_path]
     changed.chmod(stat.S_IMODE(changed.stat().st_mode) | mode)
-    message = refused(cache)
+    message = get_refusal(cache)
     assert f"{changed} may be written by" in message
     assert "chmod -R go-w" in message
     assert "spark.jars.ivy" in message
@@ -102,7 +102,7 @@ def test_cache_of_another_user_is_rejected(cache: Path, which_path: str) -> None
     jars = cache / "jars"
     paths = {"parent": cache.parent, "cache": cache, "jars": jars, "jar": next(jars.iterdir())}
     os.chown(paths[which_path], STRANGER, STRANGER)
-    assert f"{paths[which_path]} belongs to another user" in refused(cache)
+    assert f"{paths[which_path]} belongs to another user" in get_refusal(cache)
 
 
 def test_symbolic_link_to_a_published_jar_is_rejected(cache: Path, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_symbolic_link_to_a_published_jar_is_rejected(cache: Path, tmp_path: Pat
     jar = next((cache / "jars").iterdir())
     jar.rename(tmp_path / "elsewhere.jar")
     jar.symlink_to(tmp_path / "elsewhere.jar")
-    assert f"{jar} is a symbolic link" in refused(cache)
+    assert f"{jar} is a symbolic link" in get_refusal(cache)
 
 
 def test_new_cache_is_private_and_its_lock_follows_no_link(tmp_path: Path) -> None:

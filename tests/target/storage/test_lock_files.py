@@ -51,7 +51,7 @@ def take(folder: Path) -> None:
     JobLock.acquire(str(folder), "job", wait_seconds=0).release()
 
 
-def refused(folder: Path) -> str:
+def get_refusal(folder: Path) -> str:
     with pytest.raises(JobLockError) as caught:
         take(folder)
     assert monotonic_run_start(str(folder), ["job"], 1) == 1
@@ -122,7 +122,7 @@ def test_symbolic_link_as_lock_file_is_not_followed(
     if exists:
         victim.write_text("precious", encoding="utf-8")
     path.symlink_to(victim)
-    assert f"{path} is a symbolic link" in refused(tmp_path)
+    assert f"{path} is a symbolic link" in get_refusal(tmp_path)
     assert victim.exists() == exists
     assert not exists or victim.read_text(encoding="utf-8") == "precious"
 
@@ -132,7 +132,7 @@ def test_hard_link_as_lock_file_is_rejected(tmp_path: Path, path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious", encoding="utf-8")
     os.link(victim, path)
-    assert "second name" in refused(tmp_path)
+    assert "second name" in get_refusal(tmp_path)
     assert victim.read_text(encoding="utf-8") == "precious"
 
 
@@ -149,7 +149,7 @@ def test_lock_file_that_is_not_regular_is_rejected_immediately(
         os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
     else:
         pytest.skip("only root can make a device")
-    assert "is not a regular file" in refused(tmp_path)
+    assert "is not a regular file" in get_refusal(tmp_path)
     with pytest.raises(JobLockError, match="not a regular file"):
         get_lock_holder(str(tmp_path), "job")
 
@@ -164,7 +164,7 @@ def test_lock_folder_that_is_a_link_or_file_is_rejected(tmp_path: Path, kind: st
         folder.symlink_to(elsewhere)
     else:
         folder.touch()
-    assert f"{folder} is a link or a file" in refused(tmp_path)
+    assert f"{folder} is a link or a file" in get_refusal(tmp_path)
     assert list(elsewhere.iterdir()) == []
     assert mode(elsewhere) == 0o755
 
@@ -179,7 +179,7 @@ def test_lock_file_or_folder_of_another_user_is_rejected(
     path.write_text(json.dumps({"run_started": 10**15}), encoding="utf-8")
     planted = path if of == "file" else path.parent
     os.chown(planted, STRANGER, STRANGER)
-    message = refused(tmp_path)
+    message = get_refusal(tmp_path)
     assert f"{planted} belongs to another user" in message
     assert "or remove it" in message
 

@@ -44,7 +44,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses_made
 
 
-def failing(*errors: Exception) -> Callable[[], str]:
+def make_failing_commit(*errors: Exception) -> Callable[[], str]:
     remaining = list(errors)
 
     def step() -> str:
@@ -108,7 +108,7 @@ def test_transient_failure_is_tried_five_times_within_a_minute(
 ) -> None:
     caplog.set_level(logging.WARNING)
     errors = [SparkSaysError(TIMEOUT)] * 4
-    assert retry_transient(failing(*errors), "Table a") == "done"
+    assert retry_transient(make_failing_commit(*errors), "Table a") == "done"
     assert pauses == [*BACKOFF_SECONDS[FailureKind.TRANSIENT]]
     assert sum(pauses) == 60
     assert caplog.messages[1] == (
@@ -116,41 +116,41 @@ def test_transient_failure_is_tried_five_times_within_a_minute(
         " java.net.SocketTimeoutException: Read timed out"
     )
     with pytest.raises(StorageError, match=r"Table a: The storage.*Tried 5 times.*Read timed out"):
-        retry_transient(failing(*errors, *errors), "Table a")
+        retry_transient(make_failing_commit(*errors, *errors), "Table a")
 
 
 def test_error_that_ends_with_a_full_stop_is_reported_with_one(pauses: list[float]) -> None:
     text = "java.net.SocketTimeoutException: It timed out."
     with pytest.raises(StorageError, match=r"last error: .* timed out\. The commit"):
-        retry_transient(failing(*[SparkSaysError(text)] * 5), "Table a")
+        retry_transient(make_failing_commit(*[SparkSaysError(text)] * 5), "Table a")
     java_error = type("Py4JJavaError", (Exception,), {})("It refused the write.")
     with pytest.raises(StorageError, match=r"refused the write\. The commit"):
-        retry_transient(failing(java_error), "Table a")
+        retry_transient(make_failing_commit(java_error), "Table a")
 
 
 def test_each_kind_of_failure_has_its_own_number_of_tries(pauses: list[float]) -> None:
     conflict = SparkSaysError("io.delta.exceptions.ConcurrentAppendException: x")
     stale = SparkSaysError("org.apache.spark.sql.AnalysisException: x")
-    step = failing(conflict, SparkSaysError(TIMEOUT), conflict, stale)
+    step = make_failing_commit(conflict, SparkSaysError(TIMEOUT), conflict, stale)
     assert retry_transient(step, "a") == "done"
     assert pauses == [pytest.approx(0.2, rel=0.5), 1, pytest.approx(1, rel=0.5), 0]
     with pytest.raises(StorageError, match=r"Spark refused the write. Tried 2 times"):
-        retry_transient(failing(stale, stale), "a")
+        retry_transient(make_failing_commit(stale, stale), "a")
 
 
 def test_work_is_repeated_once_at_once_after_the_engine_ended(pauses: list[float]) -> None:
     lost = EngineLostError("The engine ended.")
-    assert retry_transient(failing(lost), "a") == "done"
+    assert retry_transient(make_failing_commit(lost), "a") == "done"
     assert pauses == [0]
     with pytest.raises(EngineLostError):
-        retry_transient(failing(lost, lost), "a")
+        retry_transient(make_failing_commit(lost, lost), "a")
 
 
 def test_failure_after_a_signal_is_not_retried(pauses: list[float]) -> None:
     signalled = threading.Event()
     signalled.set()
     with pytest.raises(StorageError, match="Tried once"):
-        retry_transient(failing(SparkSaysError(TIMEOUT)), "a", stopping=signalled)
+        retry_transient(make_failing_commit(SparkSaysError(TIMEOUT)), "a", stopping=signalled)
     assert pauses == []
 
 
@@ -168,9 +168,9 @@ def test_check_before_a_retry_can_raise_another_error() -> None:
         raise CommitLostError("no") from error
 
     with pytest.raises(CommitLostError):
-        retry_transient(failing(SparkSaysError(TIMEOUT)), "a", refuse)
+        retry_transient(make_failing_commit(SparkSaysError(TIMEOUT)), "a", refuse)
     with pytest.raises(ValueError, match="own"):
-        retry_transient(failing(ValueError("own")), "a")
+        retry_transient(make_failing_commit(ValueError("own")), "a")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_other_errors_pass_through_the_full_disk_context() -> None:
 def test_file_that_deltalake_may_not_write_is_an_error_with_the_operation() -> None:
     denied = DeltaError("Unable to open file /t/1.parquet: Permission denied (os error 13)")
     with pytest.raises(StorageError, match=r"Table t: .* denied \(os error 13\)\. The commit of"):
-        retry_transient(failing(denied), "Table t")
+        retry_transient(make_failing_commit(denied), "Table t")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_error_of_the_storage_names_the_operation(error: Exception) -> None:
     with pytest.raises(
         StorageError, match=f"Table t: {re.escape(str(error))}. The commit of"
     ) as raised:
-        retry_transient(failing(error), "Table t")
+        retry_transient(make_failing_commit(error), "Table t")
     assert raised.value.__cause__ is error
 
 
@@ -217,10 +217,10 @@ def test_file_that_deltalake_cannot_read_is_an_error_of_one_line() -> None:
         " file /t/0.json\n           \x1b[31m↳\x1b[0m {} (os error {})\n"
     )
     stale = OSError(unread.format("Stale file handle", errno.ESTALE))
-    assert retry_transient(failing(stale), "Table t") == "done"
+    assert retry_transient(make_failing_commit(stale), "Table t") == "done"
     denied = OSError(unread.format("Permission denied", errno.EACCES))
     with pytest.raises(StorageError) as raised:
-        retry_transient(failing(denied), "Table t")
+        retry_transient(make_failing_commit(denied), "Table t")
     assert "(Unable to open file /t/0.json: Permission denied (os error 13)). The commit" in str(
         raised.value
     )

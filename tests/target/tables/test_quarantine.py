@@ -63,11 +63,11 @@ def parquet(spark_session: Session, spark: SparkSession, tmp_path: Path) -> Ware
     return Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
 
 
-def described(properties: dict[str, Any], *keys: str) -> SchemaEvent:
+def make_schema_event(properties: dict[str, Any], *keys: str) -> SchemaEvent:
     return SchemaEvent(StreamId("a"), {"type": "object", "properties": properties}, keys)
 
 
-def again(
+def replay_quarantine(
     warehouse: Warehouse, schema_event: SchemaEvent, *, overwrite: bool = False, **config: Any
 ) -> ReplayResult:
     """Replay the quarantine of stream a in a new run."""
@@ -89,7 +89,7 @@ def load_unfit(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -
         warehouse.load(*messages, **config)
 
 
-def aside(warehouse: Warehouse) -> list[str]:
+def read_quarantine(warehouse: Warehouse) -> list[str]:
     return [row[0] for row in warehouse.rows("a__quarantine", "raw")]
 
 
@@ -109,33 +109,35 @@ def test_replay_moves_records_that_fit_the_corrected_schema(
         record("a", id="x", n=3),
         state(1),
     )
-    replay = again(warehouse, described(TEXTS))
+    replay = replay_quarantine(warehouse, make_schema_event(TEXTS))
     assert replay == ReplayResult("a", "a", found=2, loaded=1, unfit=1, kept=0)
     assert texts(warehouse) == [(1, "1"), (2, "two")]
-    assert aside(warehouse) == ['{"id": "x", "n": 3}']
+    assert read_quarantine(warehouse) == ['{"id": "x", "n": 3}']
     marker = warehouse.marker("a")
     assert marker is not None
     assert (marker.state, marker.replay) == ('{"at": 1}', "run2")  # the state is kept
     assert "1 of 2 records are now in a; 1 still do not fit" in replay.describe()
-    assert again(warehouse, described(TEXTS)).unfit == 1
+    assert replay_quarantine(warehouse, make_schema_event(TEXTS)).unfit == 1
     assert texts(warehouse) == [(1, "1"), (2, "two")]
-    assert len(aside(warehouse)) == 1
+    assert len(read_quarantine(warehouse)) == 1
 
 
 @pytest.mark.thorough
 def test_records_of_a_replay_that_is_refused_stay_in_the_quarantine(warehouse: Warehouse) -> None:
     warehouse.load(schema("a", NUMBERS), record("a", id=1, n=1), record("a", id=2, n="two"))
     with pytest.raises(SchemaChangeError, match="column n is bigint in the table and string"):
-        again(warehouse, described(TEXTS), on_schema_change="fail")
-    assert aside(warehouse) == ['{"id": 2, "n": "two"}']
-    assert again(warehouse, described(TEXTS)).loaded == 1
+        replay_quarantine(warehouse, make_schema_event(TEXTS), on_schema_change="fail")
+    assert read_quarantine(warehouse) == ['{"id": 2, "n": "two"}']
+    assert replay_quarantine(warehouse, make_schema_event(TEXTS)).loaded == 1
     assert texts(warehouse) == [(1, "1"), (2, "two")]
-    assert aside(warehouse) == []
+    assert read_quarantine(warehouse) == []
 
 
 def test_replay_without_a_quarantine_reports_it(parquet: Warehouse) -> None:
     parquet.load(schema("a", NUMBERS), record("a", id=1, n=1))
-    assert "the quarantine of table" in again(parquet, described(TEXTS)).describe()
+    assert (
+        "the quarantine of table" in replay_quarantine(parquet, make_schema_event(TEXTS)).describe()
+    )
 
 
 def die(*_args: Any, **_kwargs: Any) -> None:
@@ -161,14 +163,14 @@ def test_replay_interrupted_after_the_commit_duplicates_nothing(
     with monkeypatch.context() as broken:
         broken.setattr(ReplayWriter, "_remove", die)
         with pytest.raises(KeyboardInterrupt):
-            again(warehouse, described(TEXTS, *keys))
+            replay_quarantine(warehouse, make_schema_event(TEXTS, *keys))
     assert texts(warehouse) == [(1, "one"), (2, "2")]
-    assert len(aside(warehouse)) == 3  # the two, and one of them quarantined again
+    assert len(read_quarantine(warehouse)) == 3  # the two, and one of them quarantined again
     # After another commit, the table still names the replay that it has.
     warehouse.load(schema("a", TEXTS, *keys), record("a", id=3, n=3))
-    assert again(warehouse, described(TEXTS, *keys)).found == 1
+    assert replay_quarantine(warehouse, make_schema_event(TEXTS, *keys)).found == 1
     assert texts(warehouse) == [(1, "one"), (2, "2"), (3, "3")]
-    assert aside(warehouse) == ['{"id": "x", "n": 0}']
+    assert read_quarantine(warehouse) == ['{"id": "x", "n": 0}']
 
 
 def test_replay_interrupted_before_the_commit_loses_nothing(
@@ -178,12 +180,14 @@ def test_replay_interrupted_before_the_commit_loses_nothing(
     with monkeypatch.context() as broken:
         broken.setattr(ReplayWriter, "_commit", die_when_staged)
         with pytest.raises(KeyboardInterrupt):
-            again(parquet, described(TEXTS))
+            replay_quarantine(parquet, make_schema_event(TEXTS))
     assert parquet.rows("a") == []
-    assert len(aside(parquet)) == 3
-    assert again(parquet, described(TEXTS)) == ReplayResult("a", "a", found=2, loaded=1, unfit=1)
+    assert len(read_quarantine(parquet)) == 3
+    assert replay_quarantine(parquet, make_schema_event(TEXTS)) == ReplayResult(
+        "a", "a", found=2, loaded=1, unfit=1
+    )
     assert texts(parquet) == [(1, "one")]
-    assert aside(parquet) == ['{"id": "x", "n": 0}']
+    assert read_quarantine(parquet) == ['{"id": "x", "n": 0}']
 
 
 def test_replay_keeps_newer_rows_unless_overwrite_is_set(keyed: Warehouse) -> None:
@@ -195,16 +199,16 @@ def test_replay_keeps_newer_rows_unless_overwrite_is_set(keyed: Warehouse) -> No
         record("a", id=2, n="two"),
     )
     keyed.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"))
-    replay = again(keyed, described(TEXTS, "id"))
+    replay = replay_quarantine(keyed, make_schema_event(TEXTS, "id"))
     assert replay == ReplayResult("a", "a", found=3, loaded=2, unfit=0, kept=1)
     assert texts(keyed) == [(1, "new"), (2, "two")]
-    assert aside(keyed) == ['{"id": 1, "n": "old"}']
+    assert read_quarantine(keyed) == ['{"id": 1, "n": "old"}']
     assert "--overwrite" in replay.describe()
-    assert again(keyed, described(TEXTS, "id")).kept == 1
-    assert again(keyed, described(TEXTS, "id"), overwrite=True).loaded == 1
+    assert replay_quarantine(keyed, make_schema_event(TEXTS, "id")).kept == 1
+    assert replay_quarantine(keyed, make_schema_event(TEXTS, "id"), overwrite=True).loaded == 1
     assert texts(keyed) == [(1, "old"), (2, "two")]
-    assert aside(keyed) == []
-    assert again(keyed, described(TEXTS, "id")).found == 0
+    assert read_quarantine(keyed) == []
+    assert replay_quarantine(keyed, make_schema_event(TEXTS, "id")).found == 0
 
 
 def test_replay_into_a_history_adds_first_versions_only(delta: Warehouse) -> None:
@@ -213,17 +217,17 @@ def test_replay_into_a_history_adds_first_versions_only(delta: Warehouse) -> Non
     rows = [record("a", id=1, n="old"), record("a", id=2, n="two")]
     load_unfit(delta, schema("a", NUMBERS, "id"), *rows, **modes)
     delta.load(schema("a", TEXTS, "id"), record("a", id=1, n="new"), **modes)
-    replay = again(delta, described(TEXTS, "id"), **modes)
+    replay = replay_quarantine(delta, make_schema_event(TEXTS, "id"), **modes)
     assert replay == ReplayResult("a", "a", found=2, loaded=1, unfit=0, kept=1)
     current = delta.read("a").where("_sdc_is_current").selectExpr("id", "n__string")
     assert sorted(tuple(row) for row in current.collect()) == [(1, "new"), (2, "two")]
-    assert aside(delta) == ['{"id": 1, "n": "old"}']
+    assert read_quarantine(delta) == ['{"id": 1, "n": "old"}']
 
 
 def test_replay_keeps_version_and_extraction_time(parquet: Warehouse) -> None:
     bad = {**versioned("a", 7, id=1, n="one"), "time_extracted": "2024-05-06T07:08:09.000001Z"}
     parquet.load(schema("a", NUMBERS), versioned("a", 7, id=0, n=0), bad, add_record_metadata=True)
-    again(parquet, described(TEXTS), add_record_metadata=True)
+    replay_quarantine(parquet, make_schema_event(TEXTS), add_record_metadata=True)
     rows = parquet.rows("a", "id", "_sdc_table_version")
     assert rows == [(0, 7), (1, 7)]
     (extracted_at,) = [
@@ -238,8 +242,8 @@ def test_replay_keeps_version_and_extraction_time(parquet: Warehouse) -> None:
 
 def test_replay_keeps_a_record_with_a_lone_surrogate_in_quarantine(parquet: Warehouse) -> None:
     parquet.load(schema("a", TEXTS), record("a", id=1, n="\ud83d"), record("a", id=2, n="b"))
-    assert again(parquet, described(TEXTS)).unfit == 1
-    assert len(aside(parquet)) == 1
+    assert replay_quarantine(parquet, make_schema_event(TEXTS)).unfit == 1
+    assert len(read_quarantine(parquet)) == 1
 
 
 def test_quarantine_of_an_earlier_release_is_replayed(delta: Warehouse) -> None:
@@ -249,13 +253,13 @@ def test_quarantine_of_an_earlier_release_is_replayed(delta: Warehouse) -> None:
     path = f"{delta.folder}/a__quarantine"
     old = delta.spark.createDataFrame(rows, types)
     old.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
-    assert again(delta, described(TEXTS)).loaded == 1
+    assert replay_quarantine(delta, make_schema_event(TEXTS)).loaded == 1
     assert texts(delta) == [(1, "one"), (2, "2")]
 
 
 def test_replay_of_an_overwritten_stream_is_rejected(delta: Warehouse) -> None:
     with pytest.raises(UnsupportedError, match="run the tap again"):
-        again(delta, described(TEXTS), write_mode="overwrite")
+        replay_quarantine(delta, make_schema_event(TEXTS), write_mode="overwrite")
 
 
 # Tables of another job
@@ -271,7 +275,7 @@ def test_table_of_another_job_is_rejected(parquet: Warehouse, table: str) -> Non
     with pytest.raises(TableOwnerError, match=f"{table} .* job 'job', and this run is job 'other'"):
         load_as("other", parquet, messages, states.append)
     assert states == []
-    assert aside(parquet) == ['{"id": 1, "n": "one"}']
+    assert read_quarantine(parquet) == ['{"id": 1, "n": "one"}']
 
 
 def test_table_under_a_former_job_name_is_accepted(parquet: Warehouse) -> None:
@@ -355,4 +359,4 @@ def test_too_deeply_nested_record_is_quarantined_unchanged(
         assert records == {*deep, '{"id": 1}', '{"id": 2}'}
     else:
         assert parquet.rows("a", "id") == [(1,), (2,)]
-        assert sorted(aside(parquet)) == sorted(deep)
+        assert sorted(read_quarantine(parquet)) == sorted(deep)

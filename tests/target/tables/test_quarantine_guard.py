@@ -15,7 +15,7 @@ from target_spark.errors import QuarantineError, UnsupportedError
 from target_spark.storage import commit_retry
 from target_spark.writers.delta.writer import DeltaWriter
 from tests.target.cli.test_target_cli import line, run
-from tests.target.tables.test_quarantine import again
+from tests.target.tables.test_quarantine import replay_quarantine
 from tests.target.warehouse import (
     ID,
     ID_AND_NAME,
@@ -208,10 +208,10 @@ def test_truncated_input_with_only_bad_rows_fails(delta: Warehouse) -> None:
 def test_replay_of_rows_that_still_do_not_fit_succeeds(delta: Warehouse) -> None:
     incomplete(delta, schema("a", ID), *bad(1, 2), state(1))
     schema_event = SchemaEvent(StreamId("a"), {"type": "object", "properties": ID}, ())
-    assert again(delta, schema_event).unfit == 2
+    assert replay_quarantine(delta, schema_event).unfit == 2
     assert len(delta.rows("a__quarantine")) == 2
     texts = SchemaEvent(StreamId("a"), {"properties": {"id": {"type": ["integer", "string"]}}}, ())
-    assert again(delta, texts).loaded == 2
+    assert replay_quarantine(delta, texts).loaded == 2
 
 
 # A percentage of the rows

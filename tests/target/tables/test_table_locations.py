@@ -180,7 +180,7 @@ def database(spark: SparkSession) -> Iterator[str]:
     spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")
 
 
-def named(warehouse: Warehouse, database: str, table: str) -> list[tuple[Any, ...]]:
+def make_catalog_table(warehouse: Warehouse, database: str, table: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in warehouse.spark.table(f"{database}.{table}").collect())
 
 
@@ -196,21 +196,21 @@ def test_catalog_table_supports_all_operations_of_a_folder(delta: Warehouse, dat
     old = schema("My-Users", {"id": {"type": "integer"}, "n": {"type": "integer"}}, "id")
     me = "My-Users"
     delta.load(old, record(me, id=1, n=1), record(me, id=2, n=2), state(1), **location)
-    assert named(delta, database, "raw_my_users") == [(1, 1), (2, 2)]
+    assert make_catalog_table(delta, database, "raw_my_users") == [(1, 1), (2, 2)]
     assert (delta.folder / "raw_my_users" / "_delta_log").is_dir()
     new = schema(me, {**ID_AND_NAME, "n": {"type": "integer"}}, "id")
     messages = new, record(me, id=2, n=3, name="b"), record(me, id="no", n=1), state(2)
     delta.load(*messages, **location, flush_rows=1)
-    assert named(delta, database, "raw_my_users") == [(1, 1, None), (2, 3, "b")]
-    assert len(named(delta, database, "raw_my_users__quarantine")) == 1
+    assert make_catalog_table(delta, database, "raw_my_users") == [(1, 1, None), (2, 3, "b")]
+    assert len(make_catalog_table(delta, database, "raw_my_users__quarantine")) == 1
     last_metadata = marker(delta, database, "raw_my_users")
     assert last_metadata is not None
     assert last_metadata.state == '{"at": 2}'
     delta.load(new, record(me, id=9, n=9), state(3), full_refresh=[me], compact=True, **location)
-    assert named(delta, database, "raw_my_users") == [(9, 9, None)]
+    assert make_catalog_table(delta, database, "raw_my_users") == [(9, 9, None)]
     appended = {"streams": {me: {"write_mode": "append"}}}
     delta.load(new, record(me, id=9, n=9), state(4), state(5), **location, **appended)
-    assert len(named(delta, database, "raw_my_users")) == 2
+    assert len(make_catalog_table(delta, database, "raw_my_users")) == 2
     last_metadata = marker(delta, database, "raw_my_users")
     assert last_metadata is not None
     assert last_metadata.state == '{"at": 5}'
@@ -223,7 +223,7 @@ def test_each_stream_can_have_its_own_location(delta: Warehouse, database: str) 
     delta.load(
         schema("a", ID), schema("b", ID), record("a", id=1), record("b", id=2), streams=streams
     )
-    assert named(delta, database, "first") == [(1,)]
+    assert make_catalog_table(delta, database, "first") == [(1,)]
     assert delta.rows("second") == [(2,)]
 
 
@@ -234,12 +234,12 @@ def test_existing_table_at_the_path_is_registered_in_the_catalog(
 ) -> None:
     delta.load(schema("a", ID, "id"), record("a", id=1), state(1))
     delta.load(schema("a", ID, "id"), record("a", id=2), state(2), database=database)
-    assert named(delta, database, "a") == [(1,), (2,)]
+    assert make_catalog_table(delta, database, "a") == [(1,), (2,)]
     delta.spark.sql(
         f"DROP TABLE {database}.a"
     )  # an in-memory catalog forgets its tables when the session ends
     delta.load(schema("a", ID_AND_NAME, "id"), record("a", id=2), state(3), database=database)
-    assert named(delta, database, "a") == [(1, None), (2, None)]
+    assert make_catalog_table(delta, database, "a") == [(1, None), (2, None)]
 
 
 @pytest.mark.thorough
@@ -252,7 +252,7 @@ def test_location_in_the_catalog_takes_precedence(
         f"CREATE TABLE {database}.a (id BIGINT) USING delta LOCATION 'file://{tmp_path}/there'"
     )
     delta.load(schema("a", ID), record("a", id=1), state(1), database=database)
-    assert named(delta, database, "a") == [(1,)]
+    assert make_catalog_table(delta, database, "a") == [(1,)]
     assert not delta.exists("a")
 
 

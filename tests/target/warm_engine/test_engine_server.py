@@ -58,7 +58,7 @@ class SlowSession:
 
 
 @contextmanager
-def serving(session: SlowSession, listener: Any) -> Iterator[None]:
+def run_server(session: SlowSession, listener: Any) -> Iterator[None]:
     server = EngineServer(cast(Session, session), PATIENCE)
     thread = threading.Thread(target=server.serve, args=(listener,))
     thread.start()
@@ -80,7 +80,7 @@ def test_run_that_is_killed_while_spark_starts_leaves_no_server_in_the_jvm(
     folder: EngineFolder,
 ) -> None:
     session = SlowSession()
-    with folder.listen() as listener, serving(session, listener):
+    with folder.listen() as listener, run_server(session, listener):
         with folder.connect(PATIENCE) as connection:
             send_message(
                 connection, {"request": "attach", "run": "killed", "pid": os.getpid(), "job": "j"}
@@ -97,7 +97,7 @@ def test_run_is_no_longer_registered_if_spark_was_stopped_before_its_end(
 ) -> None:
     session = SlowSession()
     session.started.set()
-    with folder.listen() as listener, serving(session, listener):
+    with folder.listen() as listener, run_server(session, listener):
         with folder.connect(PATIENCE) as connection:
             send_message(
                 connection, {"request": "attach", "run": "a", "pid": os.getpid(), "job": "j"}
@@ -122,7 +122,7 @@ def test_engine_accepts_connections_again_after_it_had_too_many_open_files(
             return listener.accept()
 
         flaky = SimpleNamespace(accept=accept, fileno=listener.fileno)
-        with serving(SlowSession(), flaky):
+        with run_server(SlowSession(), flaky):
             assert folder.request(5, request="status")["runs"] == []
 
 
