@@ -145,12 +145,12 @@ def check_refusal(refusal: RefusedError, findings: Findings) -> None:
         )
 
 
-def check_text(what: str, text: str, findings: Findings) -> None:
+def check_text(subject: str, text: str, findings: Findings) -> None:
     """Check that an error text is neither empty nor too long to be sent, and record violations.
 
-    ``what`` describes the text in the findings.
+    ``subject`` describes the text in the findings.
     """
     if not text:
-        findings.add_violation(4, f"{what} is empty")
+        findings.add_violation(4, f"{subject} is empty")
     if len(text.encode()) >= TEXT_LIMIT:
-        findings.add_violation(4, f"{what} has {TEXT_LIMIT:,} bytes or more")
+        findings.add_violation(4, f"{subject} has {TEXT_LIMIT:,} bytes or more")

@@ -156,10 +156,10 @@ class ConnectorTester:
 
     def _run_update_from_last_state(self, client: Client, full_update: UpdateReader) -> None:
         """Run an Update (a sync) from the last state; check that the rows stay the same."""
-        again = self._make_next_reader(full_update, full_update.model.copy())
-        self._read_update(client, full_update.state or self.state, again)
-        self._compare(full_update, again, "an Update from the last state")
-        self._report_update("Update from the last state", again)
+        reader = self._make_next_reader(full_update, full_update.model.copy())
+        self._read_update(client, full_update.state or self.state, reader)
+        self._compare(full_update, reader, "an Update from the last state")
+        self._report_update("Update from the last state", reader)
 
     def _run_resumed_updates(self, full_update: UpdateReader) -> None:
         """Run Updates from earlier checkpoints of ``full_update``, each in a fresh process.
@@ -168,12 +168,12 @@ class ConnectorTester:
         """
         for number, state, model in full_update.checkpoints.chosen():
             with self.servers.open() as server:
-                rest = self._make_next_reader(full_update, model)
-                self._read_update(server.client, state, rest)
+                reader = self._make_next_reader(full_update, model)
+                self._read_update(server.client, state, reader)
                 self._compare(
-                    full_update, rest, "an Update that resumes from an earlier checkpoint"
+                    full_update, reader, "an Update that resumes from an earlier checkpoint"
                 )
-                self._report_update(f"Update from checkpoint {number}, in a fresh process", rest)
+                self._report_update(f"Update from checkpoint {number}, in a fresh process", reader)
 
     def _run_interrupted_update(self, full_update: UpdateReader) -> None:
         """Cancel one Update, kill the server during the next one, and then complete an Update.
@@ -240,11 +240,11 @@ class ConnectorTester:
 
         The preceding Update, which ``partial_update`` read, was run without ``table``.
         """
-        rest = self._make_reader(select_all(self.tables), partial_update.model)
-        self._read_update(client, partial_update.state or self.state, rest)
-        for difference in full_update.model.only(table).differences(rest.model.only(table)):
+        reader = self._make_reader(select_all(self.tables), partial_update.model)
+        self._read_update(client, partial_update.state or self.state, reader)
+        for difference in full_update.model.only(table).differences(reader.model.only(table)):
             self.findings.add_violation(19, f"after it was selected again: {difference}")
-        self._report_update("Update after a deselected table was selected again", rest)
+        self._report_update("Update after a deselected table was selected again", reader)
 
     # Calls
 
@@ -297,12 +297,12 @@ class ConnectorTester:
             reader.read(islice(iter(stream), count))
             stream.cancel()
 
-    def _compare(self, full_update: UpdateReader, other: UpdateReader, what: str) -> None:
+    def _compare(self, full_update: UpdateReader, other: UpdateReader, subject: str) -> None:
         for difference in full_update.model.differences(other.model):
-            self.findings.add_violation(16, f"{what}: {difference}")
+            self.findings.add_violation(16, f"{subject}: {difference}")
 
-    def _report_update(self, what: str, reader: UpdateReader) -> None:
-        self.say(f"{what}: {format_count(sum(reader.counts.values()), 'record')}")
+    def _report_update(self, title: str, reader: UpdateReader) -> None:
+        self.say(f"{title}: {format_count(sum(reader.counts.values()), 'record')}")
 
 
 def _get_non_keys(table: KnownTable) -> list[str]:

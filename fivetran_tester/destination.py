@@ -160,16 +160,16 @@ class DestinationTester:
         if response.WhichOneof("response") != "table":
             self.findings.add_violation(rule, "the table types exists but is not described")
             return
-        described = {column.name: parse_column(column) for column in response.table.columns}
+        columns = {column.name: parse_column(column) for column in response.table.columns}
         for column in sample.columns:
-            if column.name not in described:
+            if column.name not in columns:
                 self.findings.add_violation(rule, f"column {column.name} of types is not described")
-            elif described[column.name] != column:
-                was, now = _describe_column(column), _describe_column(described[column.name])
+            elif columns[column.name] != column:
+                was, now = _describe_column(column), _describe_column(columns[column.name])
                 self.findings.add_violation(
                     rule, f"column {column.name} of types is {now} and was {was}"
                 )
-        for extra in described.keys() - {column.name for column in sample.columns}:
+        for extra in columns.keys() - {column.name for column in sample.columns}:
             self.findings.add_violation(rule, f"types is described with an unknown column {extra}")
 
     # Batches
@@ -178,12 +178,12 @@ class DestinationTester:
         """Check the rpc WriteBatch with every compression, encryption and kind of change."""
         for compression, encryption, is_required in _FILE_FORMATS:
             files = BatchFileSet(self.folder, compression, encryption)
-            how = f"{compression.name}, {encryption.name}"
+            kind = f"{compression.name}, {encryption.name}"
             request = self._build_batch_request(
                 "types", TYPES, files, replace=self._write_replacements(files)
             )
             self._expect_success(
-                "WriteBatch", 39, f"files that are {how}", request, is_required=is_required
+                "WriteBatch", 39, f"files that are {kind}", request, is_required=is_required
             )
         files = BatchFileSet(self.folder)
         request = self._build_batch_request(
@@ -215,10 +215,12 @@ class DestinationTester:
         The second file has its columns in reverse order.
         """
         backwards = TYPES.names[::-1]
-        first, *others = TYPES.rows
+        first, *other_rows = TYPES.rows
         return [
             files.write("first.csv", TYPES.names, [_get_cells(first, TYPES.names)]),
-            files.write("second.csv", backwards, [_get_cells(row, backwards) for row in others]),
+            files.write(
+                "second.csv", backwards, [_get_cells(row, backwards) for row in other_rows]
+            ),
         ]
 
     def _write_updates(self, files: BatchFileSet) -> str:
@@ -276,12 +278,12 @@ class DestinationTester:
         self._check_alteration("a longer key", sample.with_columns(id=text))
         self.say("Tables are changed")
 
-    def _check_alteration(self, what: str, sample: Sample) -> None:
+    def _check_alteration(self, change: str, sample: Sample) -> None:
         """Call AlterTable with the columns of ``sample``; check the result with DescribeTable.
 
-        ``what`` describes the change in findings.
+        ``change`` describes the change in findings.
         """
-        self._expect_success("AlterTable", 33, what, self._build_alteration(sample))
+        self._expect_success("AlterTable", 33, change, self._build_alteration(sample))
         self._check_description(sample, 33)
 
     def _build_alteration(self, sample: Sample) -> Any:
@@ -415,28 +417,28 @@ class DestinationTester:
         return None if kind is not None and getattr(response, kind) else "the response is empty"
 
     def _expect_success(
-        self, rpc: str, rule: int, what: str, request: Any, *, is_required: bool = True
+        self, rpc: str, rule: int, subject: str, request: Any, *, is_required: bool = True
     ) -> None:
         """Call an rpc that should succeed, and record a finding if it fails.
 
         Args:
             rpc: Name of the rpc.
             rule: Number of the rule in ``docs/fivetran.md`` that a failure breaks.
-            what: Description of the request, for the finding.
+            subject: Description of the request, for the finding.
             request: The request.
             is_required: True to record a broken rule, False to record a warning.
         """
         if fault := self._find_fault(rpc, request):
             record = self.findings.add_violation if is_required else self.findings.add_warning
-            record(rule, f"{rpc} of {what} fails: {fault}")
+            record(rule, f"{rpc} of {subject} fails: {fault}")
 
-    def _expect_failure(self, rpc: str, rule: int, what: str, request: Any) -> None:
+    def _expect_failure(self, rpc: str, rule: int, subject: str, request: Any) -> None:
         """Call an rpc with a request that must fail, and record a broken rule if it succeeds.
 
-        ``rule`` is the rule's number in ``docs/fivetran.md``; ``what`` describes the request.
+        ``rule`` is the rule's number in ``docs/fivetran.md``; ``subject`` describes the request.
         """
         if self._find_fault(rpc, request) is None:
-            self.findings.add_violation(rule, f"{rpc} of {what} succeeds")
+            self.findings.add_violation(rule, f"{rpc} of {subject} succeeds")
 
 
 def _get_cells(row: Mapping[str, Cell], names: Sequence[str]) -> list[Cell]:

@@ -36,13 +36,13 @@ class Findings:
     def __init__(self) -> None:
         self._found: Counter[Finding] = Counter()
 
-    def add_violation(self, rule: int, what: str) -> None:
-        """Record that the tested server broke a numbered rule; ``what`` describes the violation."""
-        self._found[Finding(rule, what)] += 1
+    def add_violation(self, rule: int, text: str) -> None:
+        """Record that the tested server broke a numbered rule; ``text`` describes the violation."""
+        self._found[Finding(rule, text)] += 1
 
-    def add_warning(self, rule: int, what: str) -> None:
-        """Record that the tested server does not follow a recommendation; ``what`` describes it."""
-        self._found[Finding(rule, what, is_violation=False)] += 1
+    def add_warning(self, rule: int, text: str) -> None:
+        """Record that the tested server does not follow a recommendation; ``text`` describes it."""
+        self._found[Finding(rule, text, is_violation=False)] += 1
 
     @property
     def rules(self) -> set[int]:

@@ -88,9 +88,9 @@ class TableSelection:
 
         If ``column`` is None, the table is deselected.
         """
-        chosen = dict(self.columns)
-        remaining = chosen.pop(table) - ({column} if column else set())
-        return replace(self, columns={**chosen, table: remaining} if column else chosen)
+        columns = dict(self.columns)
+        remaining = columns.pop(table) - ({column} if column else set())
+        return replace(self, columns={**columns, table: remaining} if column else columns)
 
 
 def iterate_tables(message: Any) -> Iterator[tuple[Name, KnownTable]]:
@@ -117,17 +117,17 @@ def build_selection(tables: Mapping[Name, KnownTable], choice: TableSelection) -
     selected. Otherwise it lists only the selected ones.
     """
     listed = [name for name in tables if choice.takes_new or name in choice.columns]
-    chosen = {name: _build_table_selection(name, tables[name], choice) for name in listed}
+    selections = {name: _build_table_selection(name, tables[name], choice) for name in listed}
     if any(schema is None for schema, _ in tables):
         plain = proto_messages.TablesWithNoSchema(
-            tables=chosen.values(), include_new_tables=choice.takes_new
+            tables=selections.values(), include_new_tables=choice.takes_new
         )
         return proto_messages.Selection(without_schema=plain)
     schemas = [
         proto_messages.SchemaSelection(
             included=True,
             schema_name=schema,
-            tables=[chosen[name] for name in listed if name[0] == schema],
+            tables=[selections[name] for name in listed if name[0] == schema],
             include_new_tables=choice.takes_new,
         )
         for schema in dict.fromkeys(name[0] for name in listed)
@@ -143,14 +143,14 @@ def format_name(name: Name) -> str:
 
 def _build_table_selection(name: Name, table: KnownTable, choice: TableSelection) -> Any:
     """Return the user's selection for one table as Fivetran's protobuf message TableSelection."""
-    chosen = choice.columns.get(name)
+    selected = choice.columns.get(name)
     columns = {
-        column: column in chosen
+        column: column in selected
         for column in table.columns
-        if chosen is not None and (choice.takes_new or column in chosen)
+        if selected is not None and (choice.takes_new or column in selected)
     }
     return proto_messages.TableSelection(
-        included=chosen is not None,
+        included=selected is not None,
         table_name=name[1],
         columns=columns,
         include_new_columns=choice.takes_new,

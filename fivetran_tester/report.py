@@ -21,9 +21,9 @@ _TEXTS: Final = {
 }
 
 
-def format_count(count: int, what: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return a count with its noun, such as "1 row" or "2,000 rows"."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def form_lines(form: Any) -> Iterator[str]:
@@ -53,9 +53,9 @@ def _format_columns(
     name: Name, table: KnownTable, reading: UpdateReader
 ) -> Iterator[Sequence[str]]:
     """Yield the printed cells (name, type, key, example) of each selected column of a table."""
-    chosen = reading.choice.columns[name]
+    selected = reading.choice.columns[name]
     for column in table.columns.values():
-        if column.name in chosen or column.is_key:
+        if column.name in selected or column.is_key:
             key = "key" if column.is_key else ""
             example = reading.examples.get((name, column.name), "")
             yield "    " + column.name, column.type_name, key, example

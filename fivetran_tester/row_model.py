@@ -165,7 +165,7 @@ class CheckpointSample:
         self._kept.append((self._count, state, model.copy()))
         if len(self._kept) > 2 * self._limit:
             self._step *= 2
-            self._kept = [each for each in self._kept if each[0] % self._step == 0]
+            self._kept = [entry for entry in self._kept if entry[0] % self._step == 0]
 
     def chosen(self) -> list[tuple[int, str, Model]]:
         """Return at most ``limit`` checkpoints, never the last one of the Update.

@@ -78,9 +78,9 @@ _VALUES: Final = tuple(_column(f"a_{kind.name.lower()}", kind) for kind in _CELL
 _SYSTEM: Final = (_column(DELETED, DataType.BOOLEAN), _column(SYNCED, DataType.UTC_DATETIME))
 
 
-def _row(number: int, **more: Cell) -> dict[str, Cell]:
+def _row(number: int, **kwargs: Cell) -> dict[str, Cell]:
     cells = {f"a_{kind.name.lower()}": pair[number % 2] for kind, pair in _CELLS.items()}
-    return {**cells, DELETED: "false", SYNCED: _SYNCED_AT, **more}
+    return {**cells, DELETED: "false", SYNCED: _SYNCED_AT, **kwargs}
 
 
 TYPES: Final = Sample(

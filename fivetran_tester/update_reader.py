@@ -120,8 +120,8 @@ class UpdateReader:
             self.findings.add_violation(12, f"more than {_MAX_RECORDS} records in one message")
         for record in records:
             self._records_since_checkpoint += 1
-            for rule, what in self._apply_record(record):
-                self.findings.add_violation(rule, what)
+            for rule, text in self._apply_record(record):
+                self.findings.add_violation(rule, text)
 
     def _apply_record(self, record: Any) -> Iterator[tuple[int, str]]:
         """Apply a record to the model; yield number and description of each rule that it breaks."""
@@ -152,18 +152,18 @@ class UpdateReader:
     def _check_data(self, name: Name, table: KnownTable, record: Any) -> Iterator[tuple[int, str]]:
         """Yield a number and a description for each rule that the values of a record break."""
         label, data = format_name(name), record.data
-        chosen = self.choice.columns.get(name, frozenset(table.columns))
+        selected = self.choice.columns.get(name, frozenset(table.columns))
         for column in table.keys:
             if column not in data or data[column].WhichOneof("inner") == "null":
                 yield 14, f"key {column} of {label} is missing or null in a record"
-        if record.type == RecordType.UPSERT and (lacking := chosen - set(data)):
+        if record.type == RecordType.UPSERT and (lacking := selected - set(data)):
             self.findings.add_warning(
                 14, f"an upsert of {label} lacks {', '.join(sorted(lacking))}"
             )
         for column, value in data.items():
             if column not in table.columns:
                 yield 13, f"{label} has no column {column}, but a record does"
-            elif column not in chosen and column not in table.keys:
+            elif column not in selected and column not in table.keys:
                 yield 19, f"column {column} of {label} is sent and not selected"
             else:
                 yield from self._check_value(name, table.columns[column], value)

@@ -260,21 +260,21 @@ def print_run(run: Run, added: Counter[str]) -> None:
 
 def count_rows() -> Counter[str]:
     """Return the number of rows by table. The tables are read without Spark."""
-    warehouse, found = open_warehouse(WAREHOUSE), Counter[str]()
+    warehouse, counts = open_warehouse(WAREHOUSE), Counter[str]()
     for name in warehouse:
-        found[name] = warehouse[name].to_arrow().num_rows
-    return found
+        counts[name] = warehouse[name].to_arrow().num_rows
+    return counts
 
 
 def count_rows_at_bookmarks() -> dict[str, int]:
     """Return the number of rows with the replication key value of a bookmark, by table."""
-    warehouse, found = open_warehouse(WAREHOUSE), dict[str, int]()
+    warehouse, counts = open_warehouse(WAREHOUSE), dict[str, int]()
     for name in HOURLY:
         keys = cast("list[dict[str, Any]]", warehouse[name].to_arrow(KEYS).to_pylist())
         rows = Counter((row["origin"], row["time_hour"]) for row in keys)
         latest = dict(sorted(rows))  # origin -> its last hour: later pairs replace earlier ones
-        found[name] = sum(rows[origin, hour] for origin, hour in latest.items())
-    return found
+        counts[name] = sum(rows[origin, hour] for origin, hour in latest.items())
+    return counts
 
 
 def query_tables(query: str) -> Table:
@@ -297,9 +297,9 @@ def check_second_run(second: Run, added: Counter[str], at_bookmark: Mapping[str,
         SystemExit: It read other rows again, or a table that is read in full has more rows.
     """
     for name in HOURLY:
-        new, again = added[name], second.read[name] - added[name]
-        console.print(f"{name}: {new:,} rows are new, {again} were read again")
-        if again != at_bookmark[name]:
+        new, read_again = added[name], second.read[name] - added[name]
+        console.print(f"{name}: {new:,} rows are new, {read_again} were read again")
+        if read_again != at_bookmark[name]:
             sys.exit(f"Error: {at_bookmark[name]} rows have the value of a bookmark.")
     console.print(
         "Rows with the value of a bookmark are read again, because new rows may have it, too."

@@ -238,7 +238,9 @@ def define_meltano_plugin(info: AboutInfo) -> dict[str, Any]:
         "docs": info.documentation_url,
         "pip_url": info.requirement,
         "executable": info.name,
-        "capabilities": sorted({str(each) for each in info.capabilities if each not in unknown}),
+        "capabilities": sorted(
+            {str(capability) for capability in info.capabilities if capability not in unknown}
+        ),
         "settings_group_validation": list_required_groups({**info.settings, **info.combinations}),
         "settings": define_settings(info.settings),
     }
@@ -291,9 +293,9 @@ def _write_yaml(document: Mapping[str, Any]) -> str:
 
 def _find_plugin_type(info: AboutInfo) -> str:
     """Return "tap", "target" or "mapper", based on a plugin's capabilities and its name."""
-    if any(isinstance(each, TapCapabilities) for each in info.capabilities):
+    if any(isinstance(capability, TapCapabilities) for capability in info.capabilities):
         return "tap"
-    is_target = any(isinstance(each, TargetCapabilities) for each in info.capabilities)
+    is_target = any(isinstance(capability, TargetCapabilities) for capability in info.capabilities)
     return "target" if is_target or info.name.startswith("target-") else "mapper"
 
 
@@ -371,8 +373,8 @@ def documentation_url(package_metadata: Any) -> str | None:
 
     Without one, return the URL of the home page or the source code, or None.
     """
-    wanted = ("documentation", "docs", "homepage", "repository", "source")
-    return _find_project_url(package_metadata, wanted) or package_metadata.get("Home-page")
+    labels = ("documentation", "docs", "homepage", "repository", "source")
+    return _find_project_url(package_metadata, labels) or package_metadata.get("Home-page")
 
 
 def changelog_url(package_metadata: Any) -> str | None:
@@ -381,8 +383,8 @@ def changelog_url(package_metadata: Any) -> str | None:
     The URL must have one of the labels that the Python Packaging User Guide lists for changelogs,
     such as ``changelog``.
     """
-    wanted = ("changelog", "change log", "changes", "release notes", "what's new", "history")
-    return _find_project_url(package_metadata, wanted)
+    labels = ("changelog", "change log", "changes", "release notes", "what's new", "history")
+    return _find_project_url(package_metadata, labels)
 
 
 def _find_project_url(package_metadata: Any, wanted: Iterable[str]) -> str | None:

@@ -183,9 +183,9 @@ def _make_config_schema(**properties: JsonSchema) -> JsonSchema:
     return {"type": "object", "properties": properties, "$schema": _DIALECT}
 
 
-def _setting(kind: str, title: str, description: str, **more: Any) -> JsonSchema:
-    """Return the JSON Schema of a nullable setting of type ``kind``, with the keywords ``more``."""
-    return {"type": [kind, "null"], "title": title, "description": description, **more}
+def _setting(kind: str, title: str, description: str, **kwargs: Any) -> JsonSchema:
+    """Return the JSON Schema of a nullable setting of type ``kind``; ``kwargs`` are keywords."""
+    return {"type": [kind, "null"], "title": title, "description": description, **kwargs}
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -122,18 +122,18 @@ def new(
         project = Project.from_options(name, kind or None, auth or None, pagination or None)
     except ProjectError as error:
         raise typer.BadParameter(str(error)) from None
-    place = Path(folder or name)
+    path = Path(folder or name)
     try:
-        write(project, place)
+        write(project, path)
     except ProjectError as error:
         return report_error(str(error))
     except OSError as error:
         return report_error(
-            f"The folder {place} cannot be written: {error.strerror}. Name another one with"
+            f"The folder {path} cannot be written: {error.strerror}. Name another one with"
             " --folder, or run the command in a folder that this user may write."
         )
-    steps = f"cd {shlex.quote(str(place))}\n  pip install -e '.[dev]'\n  pytest"
-    print(f"{project.name} is in {place}. Next:\n  {steps}")  # noqa: T201  (the command's output)
+    steps = f"cd {shlex.quote(str(path))}\n  pip install -e '.[dev]'\n  pytest"
+    print(f"{project.name} is in {path}. Next:\n  {steps}")  # noqa: T201  (the command's output)
     return 0
 
 

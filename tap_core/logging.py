@@ -85,9 +85,9 @@ class StructuredFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return a log record as a line of JSON, without secrets."""
         record = clean_record(record)
-        given = self._defaults | vars(record)
-        others = {key: value for key, value in given.items() if key not in BUILTIN_FIELDS}
-        extra = clean_document(_to_json(others), redact_line)
+        fields = self._defaults | vars(record)
+        extra_fields = {key: value for key, value in fields.items() if key not in BUILTIN_FIELDS}
+        extra = clean_document(_to_json(extra_fields), redact_line)
         line: dict[str, Any] = {
             "level": record.levelname.lower(),
             "pid": record.process,
@@ -147,7 +147,7 @@ def _describe_exception(
     if error.__suppress_context__:  # raised from another exception, or from None
         name, other = "cause", error.__cause__
     chain = (*outer, error)
-    if other is not None and all(other is not seen for seen in chain):
+    if other is not None and all(other is not known for known in chain):
         details[name] = _describe_exception((type(other), other, other.__traceback__), chain)
     return details
 
@@ -196,8 +196,8 @@ def warn_about_log_level(plugin_name: str) -> None:
 
 def _get_level_variable(plugin_name: str) -> tuple[str, str]:
     """Return the environment variable that sets a plugin's log level, and the level."""
-    own = f"{plugin_name.upper().replace('-', '_')}_LOGLEVEL"
-    variable = own if os.environ.get(own) else "LOGLEVEL"
+    plugin_variable = f"{plugin_name.upper().replace('-', '_')}_LOGLEVEL"
+    variable = plugin_variable if os.environ.get(plugin_variable) else "LOGLEVEL"
     return variable, os.environ.get(variable) or DEFAULT_LOG_LEVEL
 
 
@@ -232,7 +232,9 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
     install_redaction()
     _set_exception_hooks()
     root = logging.getLogger()
-    for handler in [each for each in root.handlers if isinstance(each, _ConsoleHandler)]:
+    for handler in [
+        attached for attached in root.handlers if isinstance(attached, _ConsoleHandler)
+    ]:
         root.removeHandler(handler)
     handler = _ConsoleHandler()
     handler.setFormatter(ConsoleFormatter())
@@ -246,13 +248,13 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 def without_console() -> Iterator[None]:
     """Remove the handlers that log to standard error during the ``with`` block; keep all others."""
     root = logging.getLogger()
-    taken = [each for each in root.handlers if isinstance(each, _ConsoleHandler)]
-    for handler in taken:
+    removed = [attached for attached in root.handlers if isinstance(attached, _ConsoleHandler)]
+    for handler in removed:
         root.removeHandler(handler)
     try:
         yield
     finally:
-        for handler in taken:
+        for handler in removed:
             root.addHandler(handler)
 
 
@@ -308,8 +310,8 @@ def _show_thread_error(args: threading.ExceptHookArgs) -> None:
 def _show_ignored_error(args: sys.UnraisableHookArgs) -> None:
     """Show an error that Python cannot raise, such as one in a finalizer or an exit function."""
     if args.exc_value is not None:
-        place = getattr(args.object, "__qualname__", type(args.object).__qualname__)
-        write_to_stderr(f"{args.err_msg or 'Exception ignored in'}: {place}\n")
+        location = getattr(args.object, "__qualname__", type(args.object).__qualname__)
+        write_to_stderr(f"{args.err_msg or 'Exception ignored in'}: {location}\n")
         _show_error(args.exc_type, args.exc_value, args.exc_traceback)
 
 

@@ -143,9 +143,9 @@ class TargetSpark(PluginBase):
                 if self.config.get(name) is not None:
                     self.logger.warning("Setting '%s' is not supported: %s.", name, instead)
         except ConfigValidationError as error:  # also written as a report
-            refused = Report()
-            refused.record_outcome(make_redactor(self._config)(str(error)))
-            self._save_report(refused)
+            report = Report()
+            report.record_outcome(make_redactor(self._config)(str(error)))
+            self._save_report(report)
             raise
 
     @classmethod
@@ -537,9 +537,9 @@ class TargetSpark(PluginBase):
             is_stopped = self._signals.stopping.is_set() or self._is_interrupted
             return STOPPED if is_stopped else COMPLETE
         sentences = list(map(str, errors[:_MOST_ERRORS]))
-        more = len(errors) - _MOST_ERRORS
-        if more > 0:
-            sentences.append(f"There are {more} more errors.")
+        unnamed = len(errors) - _MOST_ERRORS
+        if unnamed > 0:
+            sentences.append(f"There are {unnamed} more errors.")
         return hide(" ".join(sentences))
 
     def _report_outcome(

@@ -151,12 +151,12 @@ class API:
                 return _make_error(500, f"Simulated failure of {part}.")
         return None
 
-    def _exceeds_limit(self, most: int) -> bool:
-        """Return True if ``most`` requests were accepted in the last second; count this one."""
+    def _exceeds_limit(self, limit: int) -> bool:
+        """Return True if ``limit`` requests were accepted in the last second; count this one."""
         now = time.monotonic()
         while self._accepted and self._accepted[0] <= now - 1:
             self._accepted.popleft()
-        if len(self._accepted) >= most:
+        if len(self._accepted) >= limit:
             return True
         self._accepted.append(now)
         return False
@@ -217,8 +217,8 @@ def _make_event(number: int) -> Row:
 
 
 def _make_note(customer: int, number: int) -> Row:
-    at = _format_time(number * 24 + customer % 24)
-    return {"customer_id": customer, "id": number, "text": f"Note {number}", "updated_at": at}
+    time = _format_time(number * 24 + customer % 24)
+    return {"customer_id": customer, "id": number, "text": f"Note {number}", "updated_at": time}
 
 
 @lru_cache(maxsize=100_000)

@@ -74,11 +74,11 @@ class API:
                 "type": "article",
                 "sectionId": "world",
                 "sectionName": "World news",
-                "webPublicationDate": at,
+                "webPublicationDate": time,
                 "webTitle": f"What we know, part {number}",
             }
-            for number, at in self.list_times()
-            if query["from-date"] <= at <= query["to-date"]
+            for number, time in self.list_times()
+            if query["from-date"] <= time <= query["to-date"]
         ]
         page = int(query.get("page", "1"))
         pages = max((len(rows) + PAGE_SIZE - 1) // PAGE_SIZE, 1)
@@ -93,16 +93,16 @@ class API:
         first, last = condition.groups()
         return {
             "messages": [
-                {"msg_id": f"m-{number}", "last_event_time": at, "status": "delivered"}
-                for number, at in self.list_times()
-                if first <= at <= last
+                {"msg_id": f"m-{number}", "last_event_time": time, "status": "delivered"}
+                for number, time in self.list_times()
+                if first <= time <= last
             ]
         }
 
     def _find_posts(self, query: dict[str, str]) -> Any:
         posts = [
-            {"name": f"t3_{number}", "title": f"Post {number}", "created_utc": _to_seconds(at)}
-            for number, at in reversed(self.list_times())
+            {"name": f"t3_{number}", "title": f"Post {number}", "created_utc": _to_seconds(time)}
+            for number, time in reversed(self.list_times())
         ]
         names = [post["name"] for post in posts]
         begin = names.index(query["after"]) + 1 if "after" in query else 0
@@ -119,15 +119,15 @@ class API:
         """
         latest = datetime.strptime(LATEST, FORMAT).replace(tzinfo=timezone.utc)
         times = [(latest - timedelta(hours=30 * n)).strftime(FORMAT) for n in range(90, -1, -1)]
-        return [(number, at) for number, at in enumerate(times) if at <= self.until]
+        return [(number, time) for number, time in enumerate(times) if time <= self.until]
 
 
 def _make_rates(day: str, base: str) -> Any:
     return {"base": base, "date": day, "rates": {"CHF": 0.97, "NOK": 11.4}}
 
 
-def _to_seconds(at: str) -> int:
-    return int(datetime.strptime(at, FORMAT).replace(tzinfo=timezone.utc).timestamp())
+def _to_seconds(time: str) -> int:
+    return int(datetime.strptime(time, FORMAT).replace(tzinfo=timezone.utc).timestamp())
 
 
 @contextmanager

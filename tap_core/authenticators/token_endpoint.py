@@ -343,9 +343,9 @@ def parse_token_response(
     response = outcome.response
     if isinstance(outcome.error, _INVALID_URL_ERRORS):
         reason = "the address is not valid: it must begin with https:// or http://"
-        refused = _make_error(outcome, endpoint, reason, secrets)
-        refused.failure_type = "config_error"
-        raise refused
+        error = _make_error(outcome, endpoint, reason, secrets)
+        error.failure_type = "config_error"
+        raise error
     if response is None:
         raise _make_error(outcome, endpoint, outcome.description, secrets)
     if not response.ok:

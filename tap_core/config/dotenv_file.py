@@ -57,12 +57,12 @@ def _list_candidates() -> Iterator[Path]:
     Yield nothing if the working directory was removed.
     """
     try:
-        here = Path.cwd()
+        current = Path.cwd()
     except FileNotFoundError:
         return
-    yield here / _NAME
-    root = next(filter(_is_project_root, (here, *here.parents)), here)
-    if root != here:
+    yield current / _NAME
+    root = next(filter(_is_project_root, (current, *current.parents)), current)
+    if root != current:
         yield root / _NAME
 
 

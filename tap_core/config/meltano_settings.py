@@ -84,7 +84,7 @@ def _has_fixed_properties(schema: Schema) -> bool:
 def _define_setting(name: str, schema: Schema, label: str, *, is_sensitive: bool) -> dict[str, Any]:
     kind, options = _find_kind(schema)
     default, examples = schema.get("default"), schema.get("examples")
-    shown: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": name,
         "label": label,
         "kind": kind,
@@ -93,7 +93,7 @@ def _define_setting(name: str, schema: Schema, label: str, *, is_sensitive: bool
         "sensitive": is_sensitive,
         "hidden": any(schema.get(word) for word in _HIDDEN),
     }
-    entry = {key: value for key, value in shown.items() if value}
+    entry = {key: value for key, value in fields.items() if value}
     if default is not None and not is_sensitive:
         entry["value"] = default
     if isinstance(examples, list) and examples and not is_sensitive:
@@ -105,8 +105,8 @@ def _find_kind(schema: Schema) -> tuple[str, list[dict[str, Any]]]:
     """Return Meltano's ``kind`` of a setting, and its options (if ``kind`` is "options")."""
     types = get_json_types(schema) - {"null"}
     options = get_options(schema)
-    if options and all(isinstance(each.value, str) for each in options):
-        return "options", [{"label": each.label, "value": each.value} for each in options]
+    if options and all(isinstance(option.value, str) for option in options):
+        return "options", [{"label": option.label, "value": option.value} for option in options]
     if "string" in types and schema.get("format") in _FORMATS:
         return _FORMATS[schema["format"]], []
     is_object = bool(schema.get("properties") or get_branches(schema))
@@ -138,9 +138,9 @@ def _list_groups(schema: Schema, path: str = "") -> list[list[str]]:
         inner = _list_groups(setting, f"{path}{name}.") if _has_fixed_properties(setting) else []
         groups = _combine(groups, inner or [[path + name]])
     for word in ("anyOf", "oneOf"):
-        branches = [each for each in schema.get(word) or () if isinstance(each, Mapping)]
+        branches = [branch for branch in schema.get(word) or () if isinstance(branch, Mapping)]
         alternatives = [
-            group for each in branches for group in _list_groups(merge_subschemas(each), path)
+            group for branch in branches for group in _list_groups(merge_subschemas(branch), path)
         ]
         groups = _combine(groups, alternatives or [[]])
     return groups

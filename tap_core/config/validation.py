@@ -159,9 +159,9 @@ def _with_value(error: _Fault) -> str:
         return f"{error.message}{'.' if hint else ''}{hint}"
     if error.validator != "enum":
         return str(error.message)
-    known, given = _list_choices(error), error.instance
-    hint = suggest(given, filter(_is_text, known)) if _is_text(given) else ""
-    return f"{given!r} is not one of {known!r}{'.' if hint else ''}{hint}"
+    known, value = _list_choices(error), error.instance
+    hint = suggest(value, filter(_is_text, known)) if _is_text(value) else ""
+    return f"{value!r} is not one of {known!r}{'.' if hint else ''}{hint}"
 
 
 def _list_choices(error: _Fault) -> list[Any]:

@@ -187,8 +187,8 @@ def has_secrets(request: requests.PreparedRequest, secrets: Secrets) -> bool:
         return True
     if body is not None and not isinstance(body, (str, bytes)):
         return True  # a file or a generator, which cannot be read twice
-    shown = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
-    texts = [url, *headers.values(), shown]
+    body_text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
+    texts = [url, *headers.values(), body_text]
     return any(secrets.hide_values(text) != text for text in texts)
 
 
@@ -354,10 +354,10 @@ class Route:
         return any(_parse_allowed_host(str(name)).matches(origin) for name in self.allowed_hosts)
 
     def _make_refusal(
-        self, target: Origin, what: str, response: requests.Response | None = None
+        self, target: Origin, action: str, response: requests.Response | None = None
     ) -> UntrustedHostError:
         return UntrustedHostError(
-            f"{what} to {target}, and the credentials of this request belong to another host:"
+            f"{action} to {target}, and the credentials of this request belong to another host:"
             f" nothing was sent there. To send them to this host, add it to {self.setting}.",
             response=response,
         )
@@ -368,9 +368,9 @@ def make_link_local_error(host: str, address: str = "") -> UntrustedHostError:
 
     ``host`` is the host of the request's URL. If ``host`` is a name, ``address`` is its IP address.
     """
-    shown = f"{host} ({address})" if address not in {"", host} else host
+    where = f"{host} ({address})" if address not in {"", host} else host
     return UntrustedHostError(
-        f"A response leads to {shown}, a link-local address or the address of a metadata service,"
+        f"A response leads to {where}, a link-local address or the address of a metadata service,"
         " where clouds serve credentials of this machine: nothing was sent there. Only the URL of a"
         " source, or its allowed hosts, may name such an address."
     )
@@ -422,7 +422,7 @@ def _remove_credentials(following: requests.PreparedRequest, *, keep_body: bool)
     """
     hooks = [hook for hook in _response_hooks(following) if not _answers_challenge(hook)]
     following.hooks = {"response": hooks}
-    kept = (*_KEPT_HEADERS, "Content-Type", "Content-Length") if keep_body else _KEPT_HEADERS
-    headers = {name: following.headers[name] for name in kept if name in following.headers}
+    kept_names = (*_KEPT_HEADERS, "Content-Type", "Content-Length") if keep_body else _KEPT_HEADERS
+    headers = {name: following.headers[name] for name in kept_names if name in following.headers}
     following.headers = CaseInsensitiveDict(headers)
     vars(following)["_cookies"] = RequestsCookieJar()

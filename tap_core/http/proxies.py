@@ -39,18 +39,18 @@ def complete_proxy_url(proxy: str) -> str:
 
 def find_proxy_fault(proxy: str, error: ValueError) -> str | None:
     """Return a message about a proxy that cannot be used, or None if the proxy seems usable."""
-    shown = redact_url(proxy)
+    redacted = redact_url(proxy)
     try:
         url = parse_url(complete_proxy_url(proxy))
     except LocationParseError:
-        return f"The proxy '{shown}' is not a valid URL: correct the {_VARIABLES}."
+        return f"The proxy '{redacted}' is not a valid URL: correct the {_VARIABLES}."
     if not url.host or url.scheme not in (*_SCHEMES, *_SOCKS):
         return (
-            f"The proxy '{shown}' cannot be used: the {_VARIABLES} must be a URL such as"
+            f"The proxy '{redacted}' cannot be used: the {_VARIABLES} must be a URL such as"
             " http://proxy.example.com:3128."
         )
     if "SOCKS" in str(error):
-        return f"The proxy '{shown}' needs another package: pip install 'requests[socks]'."
+        return f"The proxy '{redacted}' needs another package: pip install 'requests[socks]'."
     return None
 
 

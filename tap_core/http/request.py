@@ -92,18 +92,18 @@ class HTTPRequest:
         Raises:
             FatalAPIError: A parameter has a lone surrogate.
         """
-        given: Any = self.params
-        if isinstance(given, str):
+        params: Any = self.params
+        if isinstance(params, str):
             warnings.warn(
                 "A query given as a string is deprecated: return a dict from get_url_params()"
                 " and name in HTTPRequest.safe_query_chars what must not be quoted.",
                 SingerSDKDeprecationWarning,
                 stacklevel=2,
             )
-            return given
+            return params
         pairs = [
             (name, item)
-            for name, value in (given or {}).items()
+            for name, value in (params or {}).items()
             for item in (value if isinstance(value, (list, tuple)) else (value,))
             if item is not None
         ]
@@ -251,10 +251,10 @@ def _prepare_headers(session_headers: Any, headers: Mapping[str, Any]) -> CaseIn
     pairs = tuple(
         vars(session_headers)["_store"].values() if is_plain else (session_headers or {}).items()
     )
-    given = tuple(headers.items())
-    texts = [text for pair in (*pairs, *given) for text in pair]
+    items = tuple(headers.items())
+    texts = [text for pair in (*pairs, *items) for text in pair]
     is_short = all(type(text) is str and len(text) <= _LONGEST_CACHED for text in texts)
-    merged = (_merge_headers if is_short else _merge_headers.__wrapped__)(pairs, given)
+    merged = (_merge_headers if is_short else _merge_headers.__wrapped__)(pairs, items)
     copy: CaseInsensitiveDict[Any] = CaseInsensitiveDict()
     vars(copy)["_store"] = vars(merged)["_store"].copy()
     return copy

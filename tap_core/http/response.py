@@ -196,8 +196,8 @@ def check_content_length(response: requests.Response) -> None:
         return
     try:
         _FLOAT_DECODER.decode(body)
-    except _DECODE_ERRORS as refused:
-        if _is_cut_off(response, body, refused):
+    except _DECODE_ERRORS as error:
+        if _is_cut_off(response, body, error):
             raise TruncatedBodyError(_describe_truncation(response, body), response) from None
 
 
@@ -216,10 +216,10 @@ def check_json_size(response: requests.Response, body: bytes, *, as_text: bool =
     Raises:
         ResponseTooLargeError: The size estimated from brackets and commas exceeds the limit.
     """
-    most = response.max_bytes if isinstance(response, JSONResponse) else None
-    if most is None or _MOST_PER_BYTE * len(body) <= _MEMORY_FACTOR * most:
+    max_bytes = response.max_bytes if isinstance(response, JSONResponse) else None
+    if max_bytes is None or _MOST_PER_BYTE * len(body) <= _MEMORY_FACTOR * max_bytes:
         return
-    size = sum(each * body.count(mark) for mark, each in _JSON_SIZES)
+    size = sum(size_per_mark * body.count(mark) for mark, size_per_mark in _JSON_SIZES)
     if as_text and not body.isascii():
         size += 4 * len(body)
     _check_memory(response, "JSON", size)
@@ -233,7 +233,9 @@ def check_xml_size(response: requests.Response, body: bytes) -> None:
     Raises:
         ResponseTooLargeError: The size estimated from tags and attributes exceeds the limit.
     """
-    _check_memory(response, "XML", sum(each * body.count(mark) for mark, each in _XML_SIZES))
+    _check_memory(
+        response, "XML", sum(size_per_mark * body.count(mark) for mark, size_per_mark in _XML_SIZES)
+    )
 
 
 def check_xml_entities(response: requests.Response, body: bytes) -> None:
@@ -248,12 +250,12 @@ def check_xml_entities(response: requests.Response, body: bytes) -> None:
 
 
 def _check_memory(response: requests.Response, format: str, size: int) -> None:
-    most = response.max_bytes if isinstance(response, JSONResponse) else None
-    if most is not None and size > _MEMORY_FACTOR * most:
+    max_bytes = response.max_bytes if isinstance(response, JSONResponse) else None
+    if max_bytes is not None and size > _MEMORY_FACTOR * max_bytes:
         raise ResponseTooLargeError(
             f"The {format} of the response would take about {size:,} bytes of memory, more than the"
-            f" limit of {_MEMORY_FACTOR * most:,}: request smaller pages, or raise"
-            f" max_response_bytes (here {most:,})."
+            f" limit of {_MEMORY_FACTOR * max_bytes:,}: request smaller pages, or raise"
+            f" max_response_bytes (here {max_bytes:,})."
         )
 
 
@@ -261,8 +263,8 @@ def _parse_body(response: requests.Response, secrets: Callable[[], Secrets]) -> 
     body = response.content or b""
     try:
         return _decode_json(response, body, {"parse_float": Decimal})
-    except _DECODE_ERRORS as refused:
-        if _is_cut_off(response, body, refused):
+    except _DECODE_ERRORS as error:
+        if _is_cut_off(response, body, error):
             raise TruncatedBodyError(_describe_truncation(response, body), response) from None
         raise NotJSONError(_describe_non_json(response, body, secrets()), response) from None
 
@@ -275,18 +277,18 @@ def _decode_json(response: requests.Response, body: bytes, options: Mapping[str,
             one of `_DECODE_ERRORS`; it comes from msgspec if msgspec supports the encoding.
     """
     check_json_size(response, body)
-    refused: Exception = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
+    last_error: Exception = UnicodeDecodeError("utf-8", b"", 0, 0, "another encoding")
     is_decimal = options == {"parse_float": Decimal}
     if (is_decimal or not options) and _may_be_utf_8(response):
         try:
             return (_DECIMAL_DECODER if is_decimal else _FLOAT_DECODER).decode(body)
         except _DECODE_ERRORS as error:
-            refused = error
+            last_error = error
     check_json_size(response, body, as_text=True)
     try:
         return json.loads(_decode_body(response, body), **options)
     except (ValueError, RecursionError, InvalidOperation):
-        raise refused from None
+        raise last_error from None
 
 
 def _may_be_utf_8(response: requests.Response) -> bool:
@@ -314,19 +316,19 @@ def _decode_body(response: requests.Response, body: bytes) -> str:
     return response.text
 
 
-def _is_cut_off(response: requests.Response, body: bytes, refused: Exception) -> bool:
+def _is_cut_off(response: requests.Response, body: bytes, error: Exception) -> bool:
     """Return True if a JSON body ends too early, so that a retry may help.
 
     Args:
         response: The response. An empty body is incomplete unless there is a Content-Length header.
         body: Body of the response.
-        refused: Error of the JSON decoder for the body.
+        error: Error of the JSON decoder for the body.
     """
     if not body.strip():
         return response.headers.get("Content-Length") is None
-    if not isinstance(refused, msgspec.DecodeError) or body.lstrip()[:1] not in b'{["':
+    if not isinstance(error, msgspec.DecodeError) or body.lstrip()[:1] not in b'{["':
         return False
-    text = str(refused)  # msgspec's errors have no attribute for the kind of the fault
+    text = str(error)  # msgspec's errors have no attribute for the kind of the fault
     return "truncated" in text or text.endswith(f"invalid number (byte {len(body)})")
 
 

@@ -72,14 +72,14 @@ def _chunks(
     Raises:
         ResponseTooLargeError: The body exceeds the limit.
     """
-    most = limits.max_download_bytes if is_file else limits.max_response_bytes
-    if most is not None and (_get_expected_size(response) or 0) > most:
+    max_bytes = limits.max_download_bytes if is_file else limits.max_response_bytes
+    if max_bytes is not None and (_get_expected_size(response) or 0) > max_bytes:
         raise make_too_large_error(limits, is_file=is_file)
     _use_member_decoder(response.raw)
     size = 0
     for chunk in response.iter_content(CHUNK):
         size += len(chunk)
-        if most is not None and size > most:
+        if max_bytes is not None and size > max_bytes:
             raise make_too_large_error(limits, is_file=is_file)
         yield chunk
     if rest := _read_rest(response.raw):
@@ -110,9 +110,9 @@ def _use_member_decoder(raw: Any) -> None:
     with suppress(DecodeError):  # raised again when the body is read
         raw._init_decoder()  # noqa: SLF001
     decoder = getattr(raw, "_decoder", None)
-    for each in getattr(decoder, "_decoders", [decoder]):
-        if type(each) is GzipDecoder:
-            each.__class__ = _MemberDecoder
+    for member in getattr(decoder, "_decoders", [decoder]):
+        if type(member) is GzipDecoder:
+            member.__class__ = _MemberDecoder
 
 
 def _read_rest(raw: Any) -> bytes:

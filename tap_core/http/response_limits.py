@@ -80,8 +80,8 @@ class Deadline:
     def __init__(self, limits: ResponseLimits, *, is_file: bool = False) -> None:
         self.limits = limits
         self._is_file = is_file
-        most = limits.max_download_bytes if is_file else limits.max_response_bytes
-        self._max_bytes = None if most is None else 2 * most + _FRAMING
+        max_bytes = limits.max_download_bytes if is_file else limits.max_response_bytes
+        self._max_bytes = None if max_bytes is None else 2 * max_bytes + _FRAMING
         self._received_bytes = 0
         self._added_seconds = 0.0
         """Additional seconds earned by the bytes written to a file."""
@@ -177,8 +177,8 @@ class ReadingTime:
             already used a part of it.
     """
 
-    def __init__(self, most: float | None, limit: float = 0.0) -> None:
-        self._most = most
+    def __init__(self, seconds: float | None, limit: float = 0.0) -> None:
+        self._most = seconds
         self._limit = limit
         self._spent = 0.0
 
@@ -201,17 +201,17 @@ class ReadingTime:
 
 
 def make_too_large_error(
-    limits: ResponseLimits, *, is_file: bool, what: str = "response"
+    limits: ResponseLimits, *, is_file: bool, noun: str = "response"
 ) -> ResponseTooLargeError:
     """Return the error for a response that exceeds its size limit.
 
     ``is_file`` is True if the limit for files was exceeded, False if it was the limit for memory.
-    ``what`` is the noun for the response in the message.
+    ``noun`` is the noun for the response in the message.
     """
     name = "max_download_bytes" if is_file else "max_response_bytes"
-    most: int = getattr(limits, name) or 0
+    max_bytes: int = getattr(limits, name) or 0
     return ResponseTooLargeError(
-        f"The {what} is larger than {most:,} bytes: ask for smaller pages, or raise {name}."
+        f"The {noun} is larger than {max_bytes:,} bytes: ask for smaller pages, or raise {name}."
     )
 
 

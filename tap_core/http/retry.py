@@ -107,14 +107,14 @@ def with_retries(
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
         def call_with_retries(*args: Any, **kwargs: Any) -> Any:
-            begun = time.monotonic()
+            started = time.monotonic()
             waits = wait_generator()
             waits.send(None)  # the generator may start measuring time here
             try:
                 return function(*args, **kwargs)
             except RETRYABLE_ERRORS as error:
                 failure = error
-            passed = time.monotonic() - begun
+            passed = time.monotonic() - started
 
             def handle_failure(details: Details) -> None:
                 details["elapsed"] += passed

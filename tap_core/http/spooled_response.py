@@ -39,7 +39,7 @@ class SpooledResponse(JSONResponse):
         size = self.body().seek(0, io.SEEK_END)
         if self.max_bytes is not None and size > self.max_bytes:
             raise make_too_large_error(
-                ResponseLimits(self.max_bytes), is_file=False, what="downloaded response"
+                ResponseLimits(self.max_bytes), is_file=False, noun="downloaded response"
             )
         return self.body().read()
 

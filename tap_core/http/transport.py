@@ -445,14 +445,14 @@ def annotate_error(
     where = f"stream '{stream}'"
     if request is not None:
         url = request.url or ""
-        shown = redact_url(url) if len(url) <= LONGEST_URL else f"{parse_origin(url)}/…"
-        where += f", {request.method} {secrets.hide(shown)}"
+        url_text = redact_url(url) if len(url) <= LONGEST_URL else f"{parse_origin(url)}/…"
+        where += f", {request.method} {secrets.hide(url_text)}"
     if tries:
         where += f", try {tries}"
     if isinstance(error, OSError) and error.strerror:  # `str` shows it instead of the arguments
         error.strerror = f"{error.strerror} [{where}]"
         return
-    message, *more = error.args or ("",)
+    message, *other_args = error.args or ("",)
     if not isinstance(message, str):
-        message, more = str(error), []
-    error.args = (f"{message} [{where}]", *more)
+        message, other_args = str(error), []
+    error.args = (f"{message} [{where}]", *other_args)

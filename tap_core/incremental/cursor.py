@@ -360,15 +360,15 @@ def _make_parser(
     If no format matches, the function calls ``fallback``. If ``fallback`` returns None too, the
     function raises ValueError.
     """
-    first, others = formats[0].read, tuple(known_format.read for known_format in formats[1:])
-    if not others and fallback is None:
+    first, other_parsers = formats[0].read, tuple(known_format.read for known_format in formats[1:])
+    if not other_parsers and fallback is None:
         return first
 
     def read(value: Any) -> dt.datetime:
         try:
             return first(value)
         except ValueError:
-            for other in others:
+            for other in other_parsers:
                 with suppress(ValueError):
                     return other(value)
             parsed = fallback(value) if fallback is not None else None

@@ -64,13 +64,13 @@ class CursorComparator(ReplicationKeyComparator):
 
     def warn_unusable(self, value: Any) -> None:
         """Log a warning about a cursor value that cannot become a bookmark, once per stream."""
-        shown = "is missing or null" if value is None else f"is {value!r:.80}"
+        problem = "is missing or null" if value is None else f"is {value!r:.80}"
         self.warn_once(
             "unusable",
             "the cursor '%s' of a record %s, which is not a date-time in the formats of the cursor"
             " (%s). The record is sent, and does not move the bookmark.",
             self.cursor.cursor_field,
-            shown,
+            problem,
             ", ".join(known_format.text for known_format in self.cursor.formats),
         )
 

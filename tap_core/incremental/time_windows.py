@@ -71,10 +71,10 @@ class ClampPolicy:
         For weeks and months only the date is compared: for 10:00 on the first day of a month,
         return the midnight of this day, not the start of the next month.
         """
-        begun = self.floor(instant)
-        if begun == instant or (self.target != "DAY" and begun.date() == instant.date()):
-            return begun
-        return self.following(begun)
+        floor = self.floor(instant)
+        if floor == instant or (self.target != "DAY" and floor.date() == instant.date()):
+            return floor
+        return self.following(floor)
 
     def following(self, start: datetime) -> datetime:
         """Return the start of the day, week or month after the one that begins at ``start``.

@@ -130,9 +130,9 @@ class LineSplitter:
 
     def rest(self) -> bytes:
         """Return and clear the incomplete last line. Call this method at the end of the input."""
-        whole = b"".join(self._pending)
+        line = b"".join(self._pending)
         self._pending.clear()
-        return whole
+        return line
 
 
 class NonFiniteFilter:
@@ -292,11 +292,11 @@ def excerpt(line: bytes) -> str:
     if not are_rows_shown():
         return describe_value(line)
     start = line[:_EXCERPT_LENGTH].decode(errors="backslashreplace")[:_EXCERPT_LENGTH]
-    shown = "".join(
+    escaped = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in start.rstrip()
     )
-    return f"{shown}..." if len(line) > _EXCERPT_LENGTH else shown
+    return f"{escaped}..." if len(line) > _EXCERPT_LENGTH else escaped
 
 
 def check_record(

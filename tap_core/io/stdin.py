@@ -44,14 +44,14 @@ def open_binary(source: Any) -> BinaryIO:
 
     ``source`` is a text file, a binary file, or None for standard input.
     """
-    given: Any = sys.stdin if source is None else source
-    below: BinaryIO | None = getattr(given, "buffer", None)
+    stream: Any = sys.stdin if source is None else source
+    below: BinaryIO | None = getattr(stream, "buffer", None)
     if below is not None:
         return below
-    if isinstance(given.read(0), bytes):
-        found: BinaryIO = given
-        return found
-    return io.BytesIO(given.read().encode())
+    if isinstance(stream.read(0), bytes):
+        binary: BinaryIO = stream
+        return binary
+    return io.BytesIO(stream.read().encode())
 
 
 def read_blocks(

@@ -71,9 +71,9 @@ def _call_outside_finalizers(handle: _Handler, signum: int, frame: FrameType | N
         handle(signum, frame)
         return
     main = threading.main_thread().ident
-    again = threading.Timer(_REPEAT_SECONDS, signal.pthread_kill, (main, signum))
-    again.daemon = True
-    again.start()
+    timer = threading.Timer(_REPEAT_SECONDS, signal.pthread_kill, (main, signum))
+    timer.daemon = True
+    timer.start()
 
 
 def _is_in_finalizer(frame: FrameType | None) -> bool:

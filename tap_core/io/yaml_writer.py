@@ -48,14 +48,14 @@ def _mapping_lines(mapping: Mapping[str, Any], indent: str) -> Iterator[str]:
             yield f"{key} {_format_value(value)}"
 
 
-def _needs_lines(items: Sequence[Any], taken: int) -> bool:
+def _needs_lines(items: Sequence[Any], used: int) -> bool:
     """Return True if a list in YAML needs one line per item, because it does not fit on one line.
 
-    A list with nested values always needs one line per item. ``taken`` is the length of its key on
+    A list with nested values always needs one line per item. ``used`` is the length of its key on
     the line.
     """
     is_nested = any(isinstance(item, (Mapping, list)) for item in items)
-    return is_nested or taken + len(_format_value(items)) + 1 > _WIDTH
+    return is_nested or used + len(_format_value(items)) + 1 > _WIDTH
 
 
 def _list_lines(items: Sequence[Any], indent: str) -> Iterator[str]:
@@ -68,13 +68,13 @@ def _list_lines(items: Sequence[Any], indent: str) -> Iterator[str]:
             yield f"{indent}- {_format_value(item)}"
 
 
-def _is_foldable(text: str, taken: int) -> bool:
+def _is_foldable(text: str, used: int) -> bool:
     """Return True if a text is too long for the line of its key, and can be folded.
 
-    A folded text is read back unchanged only if its words are separated by single spaces. ``taken``
+    A folded text is read back unchanged only if its words are separated by single spaces. ``used``
     is the number of characters that the key uses.
     """
-    is_long = taken + len(text) + 1 > _WIDTH
+    is_long = used + len(text) + 1 > _WIDTH
     return is_long and text.isprintable() and text == " ".join(text.split())
 
 
@@ -104,4 +104,6 @@ def _format_text(text: str, plain: re.Pattern[str]) -> str:
 def _quote(value: Any) -> str:
     """Return a value as JSON in which all characters are printable, so that it is also YAML."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in text)
+    return "".join(
+        character if character.isprintable() else f"\\U{ord(character):08x}" for character in text
+    )

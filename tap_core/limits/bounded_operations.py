@@ -192,9 +192,9 @@ class Bounds:
         Raises:
             LimitExceededError: The result would be too large.
         """
-        for many, times in ((left, right), (right, left)):
-            if isinstance(many, (*_TEXTS, list, tuple)) and isinstance(times, int):
-                self.check(times * measure_size(many, self.most))
+        for sequence, times in ((left, right), (right, left)):
+            if isinstance(sequence, (*_TEXTS, list, tuple)) and isinstance(times, int):
+                self.check(times * measure_size(sequence, self.most))
         if isinstance(left, int) and isinstance(right, int):
             self._check_bits(left.bit_length() + right.bit_length())
         return left * right

@@ -364,7 +364,9 @@ class Builder:
     def _depends_on_unknown(self, bound: Any, position: _Position) -> bool:
         """Return True if a template uses settings or parameters that a linter does not know."""
         names = bound.template.names
-        if "parameters" in names and any(each is UNKNOWN for each in position.parameters.values()):
+        if "parameters" in names and any(
+            value is UNKNOWN for value in position.parameters.values()
+        ):
             return True
         return self.config is None and "config" in names
 
@@ -389,8 +391,8 @@ class Builder:
         try:
             return coerce_scalar(expected, value)
         except ValueError:  # its text contains the value, which may be a secret of the config
-            wanted = describe_expected_type(expected)
-            return self._report(position, f"the template {node!r} does not give {wanted}.")
+            type_text = describe_expected_type(expected)
+            return self._report(position, f"the template {node!r} does not give {type_text}.")
 
     def _render_constant(self, expected: FieldType, text: str, position: _Position) -> Any:
         types = (str, type(None)) if expected.is_optional else (str,)
@@ -473,8 +475,8 @@ class Builder:
         used = MappingNode(node, line=node.line, lines=node.lines)
         for option, keys in get_used_keys(node, self.config).items():
             value = node[option]
-            kept = {key: inner for key, inner in value.items() if key in keys}
-            used[option] = MappingNode(kept, line=value.line, lines=value.lines)
+            used_options = {key: inner for key, inner in value.items() if key in keys}
+            used[option] = MappingNode(used_options, line=value.line, lines=value.lines)
         return used
 
     @staticmethod

@@ -65,10 +65,10 @@ def find_unknown_options(
     return [(option, option in errors) for option in unknown]
 
 
-def _find_misspelled(words: Iterable[Any], known: Collection[Any]) -> list[Any]:
+def _find_misspelled(names: Iterable[Any], known: Collection[Any]) -> list[Any]:
     texts = [*NOT_SUPPORTED, *map(str, known)]
     return [
-        word for word in words if get_close_matches(str(word), texts, n=1, cutoff=_MIN_SIMILARITY)
+        word for word in names if get_close_matches(str(word), texts, n=1, cutoff=_MIN_SIMILARITY)
     ]
 
 

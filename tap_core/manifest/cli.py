@@ -187,8 +187,8 @@ def _collect_overrides(
     cutoff: str | None, boundary: str | None, new_slices: str | None
 ) -> dict[str, str]:
     """Return the values of the options that are set, such as ``{"cutoff": "interval_end"}``."""
-    chosen = {"cutoff": cutoff, "boundary": boundary, "new_slices": new_slices}
-    return {name: value for name, value in chosen.items() if value}
+    options = {"cutoff": cutoff, "boundary": boundary, "new_slices": new_slices}
+    return {name: value for name, value in options.items() if value}
 
 
 def _run_tap(manifest: Path, overrides: Mapping[str, str], arguments: Sequence[str]) -> int:

@@ -47,7 +47,9 @@ def make_trusted_scope(
         routers: The partition routers of the stream, or None. The variables of the slice are kept
             only if all routers are ListPartitionRouters, whose values do not come from responses.
     """
-    is_own = routers is not None and all(isinstance(each, ListPartitionRouter) for each in routers)
+    is_own = routers is not None and all(
+        isinstance(router, ListPartitionRouter) for router in routers
+    )
     stream_slice: Any = scope.get("stream_slice") if is_own else None
     return {
         "config": config,
@@ -80,9 +82,9 @@ def make_component_route(
     declaration of the component's stream. ``requires_https`` returns True if credentials need
     HTTPS.
     """
-    own = parse_origin(request.url)
+    own_origin = parse_origin(request.url)
     return Route(
-        lambda origin: origin == own and _is_template_origin(node, origin),
+        lambda origin: origin == own_origin and _is_template_origin(node, origin),
         lambda _: True,
         requires_https=requires_https,
         setting="the template of the stream, as its base URL",

@@ -91,9 +91,9 @@ class BoundedReader:
 
     def __post_init__(self) -> None:
         """Raise ManifestError if `max_unpacked_bytes` is less than 1."""
-        most = self.max_unpacked_bytes
-        if most is not None and most < 1:
-            raise ManifestError(f"Invalid {_SETTING} {most}: expected at least 1 byte.")
+        limit = self.max_unpacked_bytes
+        if limit is not None and limit < 1:
+            raise ManifestError(f"Invalid {_SETTING} {limit}: expected at least 1 byte.")
 
     def bound(self, data: object = None) -> Bound:
         """Return the size limit for a document, line or row of a byte stream.

@@ -107,8 +107,8 @@ def _fill_template(
     except ManifestError as error:
         if error.is_placed:
             raise
-        place = shared.manifest.format_place(error.line, f"{node.path}.components_resolver")
-        raise ManifestError(error.message, place=place, line=error.line) from None
+        location = shared.manifest.format_place(error.line, f"{node.path}.components_resolver")
+        raise ManifestError(error.message, place=location, line=error.line) from None
 
 
 def _find_origins(shared: SharedResources, template: MappingNode) -> frozenset[Origin]:

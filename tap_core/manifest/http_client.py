@@ -404,10 +404,10 @@ class ManifestClient:
         If the error handler has no wait, the waits are 1, 2, 4 … seconds plus a random jitter. The
         caller sends the last error into the generator, which ends after the handler's maximum time.
         """
-        begun, limit = time.monotonic(), self._error_handler.max_seconds
+        started, limit = time.monotonic(), self._error_handler.max_seconds
         error = yield 0.0
         for tries in itertools.count(1):
-            if limit is not None and time.monotonic() - begun >= limit:
+            if limit is not None and time.monotonic() - started >= limit:
                 return
             response = getattr(error, "response", None)
             wait = self._error_handler.compute_wait(response, tries, self.scope)

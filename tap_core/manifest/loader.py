@@ -224,8 +224,8 @@ def _parse_manifest(text: str, name: str, folder: Path) -> Manifest:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
         message = f"this is not YAML: {error.problem or error.context}."
-        place = f"{name}, line {line}" if line else name
-        raise ManifestError(message, place=place, line=line) from None
+        location = f"{name}, line {line}" if line else name
+        raise ManifestError(message, place=location, line=line) from None
     except yaml.reader.ReaderError as error:  # its position counts bytes
         line = text[: text.find(chr(error.character))].count("\n") + 1
         message = f"this is not YAML: the character U+{error.character:04X} is not allowed."

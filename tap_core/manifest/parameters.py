@@ -118,8 +118,8 @@ def expand_component(
         inherited: Parameters of the enclosing components.
         parents_win: True if ``inherited`` overrides the component's own parameters.
     """
-    kind, own = node.get("type") or implied, node.get(_PARAMETERS)
-    parameters = _merge_parameters(own, inherited, parents_win=parents_win)
+    kind, own_parameters = node.get("type") or implied, node.get(_PARAMETERS)
+    parameters = _merge_parameters(own_parameters, inherited, parents_win=parents_win)
     component = _copy_node(node, path)
     if kind == "object" or isinstance(kind, (list, dict)):  # a JSON Schema
         return component
@@ -129,7 +129,7 @@ def expand_component(
     component["type"] = kind
     filled = {key: value for key, value in parameters.items() if not component.get(key)}
     component.update(filled)
-    component.filled = node.filled.union(filled, _find_inherited_options(own, component))
+    component.filled = node.filled.union(filled, _find_inherited_options(own_parameters, component))
     for key, value in component.items():
         if isinstance(value, (MappingNode, ListNode)):
             below = {name: item for name, item in parameters.items() if name != key}

@@ -54,17 +54,19 @@ class References:
 
     def _resolve_mapping(self, node: MappingNode) -> Any:
         lines = node.lines
-        own = {
+        own_options = {
             key: value if key == _CONFIG_VALUES else self.resolve(value, lines.get(key, 0))
             for key, value in node.items()
             if key != "$ref"
         }
         if "$ref" not in node:
-            return MappingNode(own, line=node.line, lines=lines)
+            return MappingNode(own_options, line=node.line, lines=lines)
         target = self.resolve(node["$ref"], lines["$ref"])
-        if not isinstance(target, MappingNode) or not own:
+        if not isinstance(target, MappingNode) or not own_options:
             return target
-        return MappingNode({**target, **own}, line=node.line, lines={**target.lines, **lines})
+        return MappingNode(
+            {**target, **own_options}, line=node.line, lines={**target.lines, **lines}
+        )
 
     def _resolve_reference(self, reference: str, line: int) -> Any:
         if reference in self._resolved:

@@ -75,9 +75,9 @@ def _resolve_value(bound: BoundTemplate, scope: TemplateScope, *, reads_yaml: bo
     placeholders for the data, so that no data is read as YAML or as a template.
     """
     parts = bound.render_parts(scope)
-    own = "".join(part for part in parts if not isinstance(part, DataText))
+    template_text = "".join(part for part in parts if not isinstance(part, DataText))
     has_data = any(part and isinstance(part, DataText) for part in parts)
-    if has_data and (has_template(own) or (reads_yaml and own.strip())):
+    if has_data and (has_template(template_text) or (reads_yaml and template_text.strip())):
         text = "".join(
             f"\ue000{index}\ue001" if isinstance(part, DataText) else _PLACEHOLDER.sub("", part)
             for index, part in enumerate(parts)

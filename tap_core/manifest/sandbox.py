@@ -484,10 +484,10 @@ def _check_filter(bounds: Bounds, name: str, value: Any, arguments: list[Any]) -
     if name in _LISTING_FILTERS and isinstance(value, str) and not value.isascii():
         bounds.check(len(value) * _UNITS_PER_TEXT)
         _count(len(value) * _UNITS_PER_TEXT)
-    most = _MAX_SCANNED.get(name)
-    if most is not None and measure_size(value, most) > most:
+    limit = _MAX_SCANNED.get(name)
+    if limit is not None and measure_size(value, limit) > limit:
         raise LimitExceededError(
-            f"The filter '{name}' accepts at most {most:,} characters: shorten its input."
+            f"The filter '{name}' accepts at most {limit:,} characters: shorten its input."
         )
     estimate = _ESTIMATES.get(name)
     if estimate is not None:
@@ -505,9 +505,9 @@ def _check_compared(bounds: Bounds, name: str, value: Any, arguments: list[Any])
         raise LimitExceededError(
             f"The filter '{name}' accepts at most {_MAX_COMPARED:,} items: shorten its input."
         )
-    most = bounds.most * _COMPARED_FACTOR
-    if isinstance(value, _CONTAINERS) and measure_size(value, most) > most:
-        bounds.check(most)
+    limit = bounds.most * _COMPARED_FACTOR
+    if isinstance(value, _CONTAINERS) and measure_size(value, limit) > limit:
+        bounds.check(limit)
     if any(isinstance(arg, str) and len(arg) > _MAX_PATH_LENGTH for arg in arguments):
         raise LimitExceededError(
             f"An argument of the filter '{name}' has more than {_MAX_PATH_LENGTH:,} characters:"
@@ -541,8 +541,8 @@ def _estimate_lines(value: Any, arguments: list[Any], _bounds: Bounds) -> int:
     These filters may add each of their ``arguments`` to each line or word.
     """
     text = str(value)
-    more = sum(arg if isinstance(arg, int) else len(str(arg)) for arg in arguments)
-    return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * more
+    added_length = sum(arg if isinstance(arg, int) else len(str(arg)) for arg in arguments)
+    return len(text) + (text.count("\n") + text.count(" ") + text.count("\t") + 1) * added_length
 
 
 def _estimate_wrapped(value: Any, arguments: list[Any], _bounds: Bounds) -> int:

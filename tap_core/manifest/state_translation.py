@@ -150,8 +150,8 @@ def to_cursor_state(entry: Mapping[str, Any], cursor_field: str) -> dict[str, An
 
     Return {} if the bookmark belongs to another cursor field.
     """
-    if isinstance(own := entry.get(CURSOR_STATE), Mapping):
-        return dict(own)
+    if isinstance(cursor_state := entry.get(CURSOR_STATE), Mapping):
+        return dict(cursor_state)
     value = entry.get("replication_key_value")
     if value is None or entry.get("replication_key") != cursor_field:
         return {}

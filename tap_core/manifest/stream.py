@@ -322,12 +322,12 @@ class ManifestStream(Stream):
 
     def _read_job(self, retriever: AsyncRetriever, scope: TemplateScope) -> Iterable[Record]:
         """Return the records of a stream slice that an asynchronous job of the API exports."""
-        place = f"Stream '{self.name}'"
+        location = f"Stream '{self.name}'"
         if stream_slice := scope["stream_slice"]:
-            place += f", slice {dump_json(dict(stream_slice), default=str)}"
-        place = self._client.collect_secrets().hide(place)
+            location += f", slice {dump_json(dict(stream_slice), default=str)}"
+        location = self._client.collect_secrets().hide(location)
         limiter, run = self._shared.job_limiter, self._tap.run
-        reader = AsyncJobReader(self, retriever, scope, limiter, run, place)
+        reader = AsyncJobReader(self, retriever, scope, limiter, run, location)
         on_failure = None if self._failed_records is None else self._failed_records.add
         return self._selection(reader.records(), scope, lambda: None, on_failure)
 

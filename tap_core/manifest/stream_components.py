@@ -104,19 +104,19 @@ class StreamComponents:
         For example, the retriever polls an asynchronous job. The components have no cursor and no
         transformations.
         """
-        made = self.rebuild(self._has_state)
-        made.declared = DeclarativeStream(retriever=retriever, name=self.declared.name)
-        made.datetime_cursor = made.other_cursor = None
-        return made
+        components = self.rebuild(self._has_state)
+        components.declared = DeclarativeStream(retriever=retriever, name=self.declared.name)
+        components.datetime_cursor = components.other_cursor = None
+        return components
 
     def rebuild(self, has_state: Callable[[], bool]) -> StreamComponents:
         """Return new components of the same stream, to be built after its state has changed.
 
         ``has_state`` returns True if a StateDelegatingStream is read incrementally.
         """
-        made = StreamComponents(self._shared, self.node, has_state)
-        made.warnings = self.warnings
-        return made
+        components = StreamComponents(self._shared, self.node, has_state)
+        components.warnings = self.warnings
+        return components
 
     # Properties of the node, which need no built component
 
@@ -190,11 +190,13 @@ class StreamComponents:
         node = self.node
         if self.is_delegating:
             node = node["incremental_stream" if self._has_state() else "full_refresh_stream"]
-        made: DeclarativeStream = self.build(node, DeclarativeStream)
-        if made.incremental_sync is None and self.is_delegating:
+        declarative_stream: DeclarativeStream = self.build(node, DeclarativeStream)
+        if declarative_stream.incremental_sync is None and self.is_delegating:
             cursor = self.build(self.incremental_node, DeclarativeStream).incremental_sync
-            made = replace(made, incremental_sync=_keep_bookmark_only(cursor))
-        return made
+            declarative_stream = replace(
+                declarative_stream, incremental_sync=_keep_bookmark_only(cursor)
+            )
+        return declarative_stream
 
     @property
     def retriever(self) -> SimpleRetriever:

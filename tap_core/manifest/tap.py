@@ -97,10 +97,10 @@ class ManifestTap(Tap):
             return []
         from tap_core.manifest.dynamic_streams import generate_streams
 
-        taken = {stream.name for stream in self.declared_streams}
+        declared_names = {stream.name for stream in self.declared_streams}
         return [
             (name, ManifestStream(self, node))
-            for name, node in generate_streams(self, self.shared, taken)
+            for name, node in generate_streams(self, self.shared, declared_names)
         ]
 
     def check_streams(self) -> None:

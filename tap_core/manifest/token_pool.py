@@ -298,8 +298,10 @@ class TokenRotator:
             state = self._quota_states.get(used, {}).get(name)
             if state is None or not state.is_counted or state.remaining > 0:
                 return False
-            others = (self._quota_states[token][name] for token in self._tokens if token != used)
-            return any(other.remaining > 0 for other in others)
+            other_states = (
+                self._quota_states[token][name] for token in self._tokens if token != used
+            )
+            return any(other.remaining > 0 for other in other_states)
 
     def _find_token(self, request: requests.PreparedRequest) -> str:
         """Return the API token in a request's header, or "" if the header has no known token."""

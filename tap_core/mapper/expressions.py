@@ -294,10 +294,10 @@ class _Translator:
         if name in scope.constants:
             return self.bind(scope.constants[name])
         if name == "self" and scope.own is not None:
-            own = ast.Constant(scope.own)
-            has_own = ast.Compare(own, [ast.In()], [_load("names")])
+            own_name = ast.Constant(scope.own)
+            has_own = ast.Compare(own_name, [ast.In()], [_load("names")])
             return ast.IfExp(
-                has_own, _subscript(_load("names"), own), self._translate_property(name)
+                has_own, _subscript(_load("names"), own_name), self._translate_property(name)
             )
         return self._translate_property(name)
 

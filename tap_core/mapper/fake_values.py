@@ -61,11 +61,11 @@ class FakeValues:
 
         def make(*args: Any, **kwargs: Any) -> Any:
             _check_arguments(name, args, kwargs)
-            made = function(*args, **kwargs)
-            if isinstance(made, Iterator):  # time_series, which may have no end
-                made = list(islice(made, _MOST + 1))
-                _BOUNDS.check(len(made))
-            return made
+            value = function(*args, **kwargs)
+            if isinstance(value, Iterator):  # time_series, which may have no end
+                value = list(islice(value, _MOST + 1))
+                _BOUNDS.check(len(value))
+            return value
 
         return make
 
@@ -114,8 +114,8 @@ def _check_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             raise NotAllowedError(f"{type(value).__name__} is no argument for Faker's '{name}'")
     if name.startswith(_UNSIZED):
         return
-    asked: Any = [*args, *(kwargs[key] for key in kwargs if key not in _UNSIZED_ARGUMENTS)]
-    sizes: Iterable[Any] = _iterate_values(asked) if name in _NESTED else asked
+    arguments: Any = [*args, *(kwargs[key] for key in kwargs if key not in _UNSIZED_ARGUMENTS)]
+    sizes: Iterable[Any] = _iterate_values(arguments) if name in _NESTED else arguments
     for size in sizes:
         if isinstance(size, _NUMBERS):
             _BOUNDS.check(abs(size))

@@ -288,12 +288,12 @@ def multiply(record: Any, left: Any, right: Any) -> Any:
         NotAllowedError: The result would be too long, or the time limit is exceeded.
     """
     if type(left) not in _NUMBER_TYPES or type(right) not in _NUMBER_TYPES:
-        for many, times in ((left, right), (right, left)):
-            if hasattr(many, "__len__") and times * len(many) > _MAX_LENGTH:
+        for sequence, times in ((left, right), (right, left)):
+            if hasattr(sequence, "__len__") and times * len(sequence) > _MAX_LENGTH:
                 raise NotAllowedError("the product of these two would be too long")
             if (
-                isinstance(many, (list, tuple))
-                and times * measure_size(many, _MAX_SIZE) > _MAX_SIZE
+                isinstance(sequence, (list, tuple))
+                and times * measure_size(sequence, _MAX_SIZE) > _MAX_SIZE
             ):
                 raise _make_size_error()
     elif _is_long(left) or _is_long(right):

@@ -162,7 +162,9 @@ class PluginMapper:
             pattern = str(definition.get(MAPPER_SOURCE_OPTION, name))
             # If a pattern's map gives one name to these two streams, it does so to all matches.
             matched = ("a", "b") if set("*?[").intersection(pattern) else (name,)
-            new_names = [self._get_names(name, dict(definition), each)[1] for each in matched]
+            new_names = [
+                self._get_names(name, dict(definition), stream_name)[1] for stream_name in matched
+            ]
             if len(matched) == 1 or len(set(new_names)) == 1:
                 names += new_names
         return {name for name in names if names.count(name) > 1}

@@ -181,8 +181,8 @@ class Command(_Conventions, TyperCommand):
         """Return the parts of the usage line after the command's name, such as ``[OPTIONS]``."""
         params: list[Any] = self.params
         arguments = [param for param in params if isinstance(param, TyperArgument)]
-        words = ["[OPTIONS]"] if len(arguments) < len(params) or not params else []
-        return words + [param.metavar or param.name.upper() for param in arguments]
+        pieces = ["[OPTIONS]"] if len(arguments) < len(params) or not params else []
+        return pieces + [param.metavar or param.name.upper() for param in arguments]
 
 
 class Program(_Conventions, TyperGroup):
@@ -195,10 +195,10 @@ class Program(_Conventions, TyperGroup):
         effect.
         """
         name, command, rest = super().resolve_command(ctx, args)
-        given = [param.opts[0] for param in self.params if _is_given(ctx, param)]
-        if given and not ctx.resilient_parsing:
+        given_options = [param.opts[0] for param in self.params if _is_given(ctx, param)]
+        if given_options and not ctx.resilient_parsing:
             ctx.fail(
-                f"{', '.join(given)} before '{name}' has no effect. Pass the options of"
+                f"{', '.join(given_options)} before '{name}' has no effect. Pass the options of"
                 f" '{name}' after it: {ctx.command_path} {name} [OPTIONS]"
             )
         return name, command, rest
@@ -285,10 +285,10 @@ def choose_from(*choices: str) -> dict[str, Any]:
     def choose(value: str | None) -> str | None:
         if value is None:
             return None
-        chosen = value.lower()
-        if chosen not in choices:
+        choice = value.lower()
+        if choice not in choices:
             raise typer.BadParameter(f"{value!r} is not one of {', '.join(choices)}.")
-        return chosen
+        return choice
 
     return {"callback": choose, "autocompletion": lambda: list(choices)}
 

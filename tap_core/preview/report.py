@@ -46,8 +46,8 @@ def preview_stream(make_tap: Callable[[], SyncTap], name: str, limit: int) -> No
         stream = find_stream(tap, name)
         records = read_first_records(stream, limit)
     count = f"{len(records)} record{'' if len(records) == 1 else 's'}"
-    more = "" if len(records) == limit else ", which has no more"
-    _print(f"\n{count} of stream '{name}'{more}")
+    remark = "" if len(records) == limit else ", which has no more"
+    _print(f"\n{count} of stream '{name}'{remark}")
     if records:
         _print_records(records)
         _print_schema(records, stream.schema)
@@ -66,9 +66,12 @@ def _print_records(records: Sequence[Mapping[str, Any]]) -> None:
     """Print a table with one row per property and one column per record."""
     names = list(dict.fromkeys(name for record in records for name in record))
     for start in range(0, len(records), _RECORDS_PER_TABLE):
-        shown = records[start : start + _RECORDS_PER_TABLE]
-        head = ["property", *(f"record {start + n}" for n in range(1, len(shown) + 1))]
-        print_table(head, [[name, *(_format(record, name) for record in shown)] for name in names])
+        records_of_table = records[start : start + _RECORDS_PER_TABLE]
+        head = ["property", *(f"record {start + n}" for n in range(1, len(records_of_table) + 1))]
+        print_table(
+            head,
+            [[name, *(_format(record, name) for record in records_of_table)] for name in names],
+        )
         _print("")
 
 

@@ -63,11 +63,11 @@ def _compare_objects(
     values: Sequence[Mapping[str, Any]], schema: Mapping[str, Any], prefix: str
 ) -> Iterator[PropertyComparison]:
     declared = _collect_properties(schema)
-    seen: dict[str, list[Any]] = {name: [] for name in declared}
+    items_by_name: dict[str, list[Any]] = {name: [] for name in declared}
     for value in values:
         for name, item in value.items():
-            seen.setdefault(name, []).append(item)
-    for name, items in seen.items():
+            items_by_name.setdefault(name, []).append(item)
+    for name, items in items_by_name.items():
         yield from _compare_values(f"{prefix}{name}", items, declared.get(name))
 
 
@@ -83,7 +83,7 @@ def _compare_values(
         yield from _compare_objects(objects, schema, f"{path}.")
     lists = [value for value in values if isinstance(value, list)]
     variants = _iterate_variants(schema)
-    item_schema = next((each["items"] for each in variants if "items" in each), None)
+    item_schema = next((variant["items"] for variant in variants if "items" in variant), None)
     if isinstance(item_schema, Mapping) and any(lists):
         items = [item for items in lists for item in items]
         yield from _compare_values(f"{path}[]", items, item_schema)
@@ -116,9 +116,9 @@ def _collect_properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any
 
 def _collect_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the JSON types that a schema allows, or ``("any",)`` if it does not restrict them."""
-    own = schema.get("type")
-    if own:
-        return (own,) if isinstance(own, str) else tuple(map(str, own))
+    declared = schema.get("type")
+    if declared:
+        return (declared,) if isinstance(declared, str) else tuple(map(str, declared))
     subschemas = [subschema for keyword in _CHOICES for subschema in schema.get(keyword) or ()]
     types = [_collect_types(each) if isinstance(each, Mapping) else (_ANY,) for each in subschemas]
     if not types or "$ref" in schema:

@@ -148,7 +148,7 @@ def summarize_error(
     message = shorten_connection_failure(_get_text(error)) if message is None else message
     name = type(error).__qualname__
     text = message or name
-    if kind == CONFIG and any(is_auth_failure(each) for each in iterate_causes(error)):
+    if kind == CONFIG and any(is_auth_failure(cause) for cause in iterate_causes(error)):
         return f"The {system} refuses the credentials: check those in the configuration. {text}"
     if any(map(_has_invalid_url, iterate_causes(error))):
         return (
@@ -264,8 +264,8 @@ def get_http_status(error: BaseException) -> int | None:
 def get_sql_states(error: BaseException) -> list[str]:
     """Return the SQLSTATE codes of a database error and of the driver's error that it wraps."""
     candidates: Iterator[Any] = (
-        getattr(each, name, None)
-        for each in (error, getattr(error, "orig", None))
+        getattr(source, name, None)
+        for source in (error, getattr(error, "orig", None))
         for name in ("sqlstate", "pgcode")
     )
     return [state for state in candidates if isinstance(state, str)]

@@ -162,11 +162,11 @@ def warn_once(stream_name: str, logger: logging.Logger) -> UnmappedCallback:
     It is an argument for ``unmapped`` of `compile_conformer`. Each combination of names is logged
     once.
     """
-    seen: set[tuple[str, ...]] = set()
+    warned: set[tuple[str, ...]] = set()
 
     def unmapped(names: tuple[str, ...]) -> None:
-        if names not in seen:
-            seen.add(names)
+        if names not in warned:
+            warned.add(names)
             warn = _get_replaceable("_warn_unmapped_properties", _warn_unmapped_properties)
             warn(stream_name, names, logger)
 

@@ -113,8 +113,8 @@ def build_object_rule(
         for name, definition in (schema.get("properties") or {}).items()
     }
     keeps_undeclared = level == TypeConformanceLevel.NONE or schema.get("additionalProperties")
-    anything = _FINITE_JSON_RULE if finite else _JSON_RULE
-    return ObjectRule(declared, anything if keeps_undeclared else None)
+    undeclared_rule = _FINITE_JSON_RULE if finite else _JSON_RULE
+    return ObjectRule(declared, undeclared_rule if keeps_undeclared else None)
 
 
 def build_value_rule(
@@ -128,9 +128,9 @@ def build_value_rule(
     definition = get_property_schema(schema)
     if level != TypeConformanceLevel.NONE and is_exclusive_boolean_type(definition):
         return _BOOLEAN_RULE
-    anything = _FINITE_JSON_RULE if finite else _JSON_RULE
+    json_rule = _FINITE_JSON_RULE if finite else _JSON_RULE
     if level != TypeConformanceLevel.RECURSIVE:
-        return anything
+        return json_rule
     properties = _build_nested_rule(definition, finite=finite)
     items = (
         _build_item_rule(definition["items"], finite=finite)
@@ -138,8 +138,8 @@ def build_value_rule(
         else None
     )
     if properties is None and items is None:
-        return anything
-    return anything._replace(properties=properties, items=items)
+        return json_rule
+    return json_rule._replace(properties=properties, items=items)
 
 
 def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
@@ -149,9 +149,9 @@ def _build_item_rule(schema: JsonSchema, *, finite: bool) -> ValueRule:
     """
     if is_exclusive_boolean_type(schema):
         return _BOOLEAN_RULE
-    anything = _FINITE_JSON_RULE if finite else _JSON_RULE
+    json_rule = _FINITE_JSON_RULE if finite else _JSON_RULE
     properties = _build_nested_rule(schema, finite=finite)
-    return anything if properties is None else anything._replace(properties=properties)
+    return json_rule if properties is None else json_rule._replace(properties=properties)
 
 
 def _build_nested_rule(schema: JsonSchema, *, finite: bool) -> ObjectRule | None:

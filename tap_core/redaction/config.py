@@ -176,13 +176,13 @@ def _iterate_secrets(value: Any, location: _ValueLocation) -> Iterator[str]:
 
     ``location`` is the location of the value, which determines if the value is secret.
     """
-    rest = [(value, location)]
-    while rest:
-        value, location = rest.pop()
+    remaining = [(value, location)]
+    while remaining:
+        value, location = remaining.pop()
         if isinstance(value, Mapping):
-            rest += [(inner, location.inside(str(name))) for name, inner in value.items()]
+            remaining += [(inner, location.inside(str(name))) for name, inner in value.items()]
         elif isinstance(value, (list, tuple)):
-            rest += [(inner, location.item()) for inner in value]
+            remaining += [(inner, location.item()) for inner in value]
         elif isinstance(value, str):
             is_hidden = location.is_marked or location.is_named
             yield from _iterate_text_secrets(

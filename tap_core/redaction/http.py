@@ -93,9 +93,9 @@ def body_excerpt(response: requests.Response, secrets: Secrets) -> str:
     text = _decode(response, body).strip()
     if "html" in kind or text[:1] == "<":
         text = _TAG.sub(" ", text)
-    shown = _json_without_secrets(text) or redact_parameters(text)
-    shown = " ".join(secrets.hide(shown).split())
-    return shown if len(shown) <= LONGEST_EXCERPT else f"{shown[:LONGEST_EXCERPT]}…"
+    redacted = _json_without_secrets(text) or redact_parameters(text)
+    redacted = " ".join(secrets.hide(redacted).split())
+    return redacted if len(redacted) <= LONGEST_EXCERPT else f"{redacted[:LONGEST_EXCERPT]}…"
 
 
 def _is_text(kind: str, body: bytes) -> bool:

@@ -23,16 +23,16 @@ def are_rows_shown() -> bool:
     return os.environ.get(LOG_ROWS, "").strip().lower() not in _OFF
 
 
-def show_value(value: Any, shown: Any = None) -> str:
+def show_value(value: Any, replacement: Any = None) -> str:
     """Return the text that represents a record's value in a log or error message.
 
     Args:
         value: The value.
-        shown: Text or value to show instead of ``value``. It is ignored if messages must not show
-            record values; they then contain the result of `describe_value`.
+        replacement: Text or value to show instead of ``value``. It is ignored if messages must not
+            show record values; they then contain the result of `describe_value`.
     """
     if are_rows_shown():
-        return str(value if shown is None else shown)
+        return str(value if replacement is None else replacement)
     return describe_value(value)
 
 

@@ -184,26 +184,26 @@ def _hide_decoded(text: str, pattern: re.Pattern[str], forms: Iterable[str]) -> 
         return text
     # The start and end in the text of each character of `plain`
     starts, ends = array("q"), array("q")
-    done = 0
+    position = 0
     for match in pattern.finditer(text):
         count = len(_unescape(match))
-        starts.extend((*range(done, match.start()), *[match.start()] * count))
-        ends.extend((*range(done + 1, match.start() + 1), *[match.end()] * count))
-        done = match.end()
-    starts.extend(range(done, len(text)))
-    ends.extend(range(done + 1, len(text) + 1))
+        starts.extend((*range(position, match.start()), *[match.start()] * count))
+        ends.extend((*range(position + 1, match.start() + 1), *[match.end()] * count))
+        position = match.end()
+    starts.extend(range(position, len(text)))
+    ends.extend(range(position + 1, len(text) + 1))
     spans = sorted(
         (starts[match.start()], ends[match.end() - 1])
         for form in present
         for match in re.finditer(re.escape(form), plain)
     )
     parts: list[str] = []
-    done = 0
+    position = 0
     for start, end in spans:
-        if start >= done:
-            parts += (text[done:start], HIDDEN)
-        done = max(done, end)
-    return "".join((*parts, text[done:]))
+        if start >= position:
+            parts += (text[position:start], HIDDEN)
+        position = max(position, end)
+    return "".join((*parts, text[position:]))
 
 
 def _sort_longest_first(values: Iterable[str]) -> list[str]:
@@ -375,12 +375,12 @@ def _replace_named(text: str, is_hidden: _Rule) -> str:
     ``is_hidden`` decides if the value after a name is secret.
     """
     parts: list[str] = []
-    done = 0
+    position = 0
     for start, end in _iterate_named_values(text, is_hidden):
         is_json = text[start - 1] != '"' and _JSON_NAME.search(text, max(0, start - 20), start)
-        parts += (text[done:start], f'"{HIDDEN}"' if is_json else HIDDEN)
-        done = end
-    return "".join((*parts, text[done:])) if parts else text
+        parts += (text[position:start], f'"{HIDDEN}"' if is_json else HIDDEN)
+        position = end
+    return "".join((*parts, text[position:])) if parts else text
 
 
 def _iterate_named_values(text: str, is_hidden: _Rule) -> Iterator[tuple[int, int]]:

@@ -34,7 +34,9 @@ def redact_url(url: str | bytes | None, *, with_query: bool = True) -> str:
         return HIDDEN
     query = parts.query
     if any(is_secret_parameter(name) for name, _ in pairs):
-        shown = [(name, HIDDEN if is_secret_parameter(name) else value) for name, value in pairs]
-        query = urlencode(shown, safe="*/:,")
+        redacted_pairs = [
+            (name, HIDDEN if is_secret_parameter(name) else value) for name, value in pairs
+        ]
+        query = urlencode(redacted_pairs, safe="*/:,")
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, query, ""))

@@ -88,9 +88,9 @@ def _sql_members(project: Project) -> dict[str, Any]:
         return {"config_jsonschema": schema}
     merge_missing_config_jsonschema(TARGET_SCHEMA_CONFIG, schema)
     merge_missing_config_jsonschema(TARGET_HARD_DELETE_CONFIG, schema)
-    more = (
+    sql_capabilities = (
         PluginCapabilities.ACTIVATE_VERSION,
         TargetCapabilities.TARGET_SCHEMA,
         TargetCapabilities.HARD_DELETE,
     )
-    return {"config_jsonschema": schema, "capabilities": [*Target.capabilities, *more]}
+    return {"config_jsonschema": schema, "capabilities": [*Target.capabilities, *sql_capabilities]}

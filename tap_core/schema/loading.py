@@ -100,8 +100,8 @@ def load_document(location: _Location, *, redirects: bool = True) -> Any:
             content, suffix = read_at_most(opened, DOCUMENT_BYTES), get_suffix(file.name)
     if suffix in {".json", ".yaml", ".yml"}:
         return parse_document(content, suffix)
-    shown = format_location(location)
-    msg = f"Unsupported OpenAPI file type: {suffix} ('{shown}' is not .json, .yaml or .yml)"
+    where = format_location(location)
+    msg = f"Unsupported OpenAPI file type: {suffix} ('{where}' is not .json, .yaml or .yml)"
     raise UnsupportedSchemaFormatError(msg)
 
 
@@ -186,8 +186,8 @@ def _fetch(address: str, *, redirects: bool) -> tuple[bytes, str]:
         response = get_document(address, timeout=_TIMEOUT_SECONDS, allow_redirects=redirects)
         response.raise_for_status()
         if response.is_redirect:
-            shown = format_location(address)
-            msg = f"'{shown}' redirects, which is allowed only for the document that a tap names"
+            where = format_location(address)
+            msg = f"'{where}' redirects, which is allowed only for the document that a tap names"
             raise requests.TooManyRedirects(msg)
     except requests.RequestException as ex:
         ex.args = (_QUERY.sub("?***", _USER.sub("//", str(ex))),)  # the message contains the URL

@@ -295,11 +295,13 @@ def _replace_references(schema: JsonSchema, scope: _Scope) -> JsonSchema:
     if "$ref" in schema:
         target, inside = scope.follow(schema["$ref"])
         for keyword, value in _replace_references(target, inside).items():
-            own: Any = result.get(keyword)
-            if keyword in _MAPPING_KEYWORDS and isinstance(own, Mapping):
-                result[keyword] = {**own, **value} if isinstance(value, Mapping) else own
-            elif keyword == "required" and isinstance(own, list) and isinstance(value, list):
-                result[keyword] = own + [name for name in value if name not in own]
+            own_value: Any = result.get(keyword)
+            if keyword in _MAPPING_KEYWORDS and isinstance(own_value, Mapping):
+                result[keyword] = (
+                    {**own_value, **value} if isinstance(value, Mapping) else own_value
+                )
+            elif keyword == "required" and isinstance(own_value, list) and isinstance(value, list):
+                result[keyword] = own_value + [name for name in value if name not in own_value]
             else:
                 result[keyword] = value
     return result

@@ -107,13 +107,13 @@ def has_unique_items(items: Sequence[Any]) -> bool:
         return len(set(items)) == len(items)
     if classes <= _NUMBERS and all(item == item for item in items):  # noqa: PLR0124  not NaN
         return all(number != following for number, following in pairwise(sorted(items)))
-    seen = set()
+    digests = set()
     for item in items:
         check_deadline()
         key = _digest(item) if isinstance(item, _CONTAINERS) else _describe_scalar(item)
-        if key in seen:
+        if key in digests:
             return False
-        seen.add(key)
+        digests.add(key)
     return True
 
 
@@ -125,17 +125,17 @@ def _digest(value: Any) -> bytes:
     from hashlib import sha256
 
     digest = sha256()
-    rest = [value]
-    while rest:
+    remaining = [value]
+    while remaining:
         check_deadline()
-        item = rest.pop()
+        item = remaining.pop()
         if isinstance(item, (list, tuple)):
             part = f"array {len(item)}:"
-            rest.extend(item)
+            remaining.extend(item)
         elif isinstance(item, Mapping):
             names = sorted(item)
             part = f"object {len(names)}:" + "".join(map(_describe_scalar, names))
-            rest.extend(item[name] for name in names)
+            remaining.extend(item[name] for name in names)
         else:
             part = _describe_scalar(item)
         digest.update(part.encode("utf-8", "surrogatepass"))

@@ -116,11 +116,11 @@ def read_scalar(node: yaml.ScalarNode, construct: Callable[[yaml.ScalarNode], An
     try:
         return construct(node)
     except (ArithmeticError, AttributeError, LookupError, ValueError):
-        shown = (
+        text = (
             node.value if len(node.value) <= _LONGEST_SHOWN else f"{node.value[:_LONGEST_SHOWN]}…"
         )
         raise _make_error(
-            node, f"{shown!r} is not a valid {kind}: correct it, or remove its tag"
+            node, f"{text!r} is not a valid {kind}: correct it, or remove its tag"
         ) from None
 
 

@@ -33,8 +33,8 @@ def get_batch_config(config: Any) -> BatchConfig | None:
 
     Return None if the setting is missing or has no ``storage``.
     """
-    given = config.get("batch_config") or {}
-    return BatchConfig.from_dict(given) if given.get("storage") else None
+    batch_config = config.get("batch_config") or {}
+    return BatchConfig.from_dict(batch_config) if batch_config.get("storage") else None
 
 
 class BatchFileReader:
@@ -137,8 +137,8 @@ def _make_null_property_remover(properties: JsonSchema) -> Callable[[Any], Any]:
     ``properties`` are the schemas of the object's properties. The function removes only nulls that
     these schemas forbid, also in nested objects.
     """
-    strict = [name for name, each in properties.items() if not _allows_null(each)]
-    removers = ((name, _make_null_remover(each)) for name, each in properties.items())
+    strict = [name for name, definition in properties.items() if not _allows_null(definition)]
+    removers = ((name, _make_null_remover(definition)) for name, definition in properties.items())
     nested = [(name, inner) for name, inner in removers if inner is not None]
 
     def remove(value: Any) -> Any:

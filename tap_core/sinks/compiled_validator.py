@@ -192,8 +192,8 @@ class _CodeGenerator:
 
         ``format`` is one of them only if the schema's format must be checked.
         """
-        words = schema.keys() & _SUPPORTED
-        return words if schema.get("format") in self._formats else words - {"format"}
+        keywords = schema.keys() & _SUPPORTED
+        return keywords if schema.get("format") in self._formats else keywords - {"format"}
 
     def _check_enum(self, schema: dict[str, Any], value: str) -> list[str]:
         """Return source lines that check the variable ``value`` against ``enum`` and ``const``.
@@ -205,7 +205,9 @@ class _CodeGenerator:
         lines = []
         for values in allowed:
             allowed_pairs = frozenset(
-                (each.__class__, each) for each in values if each.__class__ in _SCALARS
+                (constant.__class__, constant)
+                for constant in values
+                if constant.__class__ in _SCALARS
             )
             pair = f"({value}.__class__, {value})"
             test = f"{value}.__class__ not in scalars or {pair} not in {self._bind(allowed_pairs)}"
@@ -306,15 +308,15 @@ class _CodeGenerator:
         return self._get_keywords(schema) == {"type"}
 
     def _check_additional(self, schema: dict[str, Any], value: str) -> list[str]:
-        others = schema.get("additionalProperties", True)
+        additional = schema.get("additionalProperties", True)
         declared = self._bind(frozenset(schema.get("properties", ())))
-        if others is False:
+        if additional is False:
             return [f"if not {declared}.issuperset({value}): return False"]
         name, item = self._new_variable(), self._new_variable()
-        body = self._unnest(item, self._check(others, item))
+        body = self._unnest(item, self._check(additional, item))
         if not body:
             return []
-        step = [*self._check_time(others), f"{item} = {value}[{name}]", *body]
+        step = [*self._check_time(additional), f"{item} = {value}[{name}]", *body]
         return [
             f"for {name} in {value}:",
             f"    if {name} not in {declared}:",

@@ -24,7 +24,7 @@ def run_in_threads(function: Callable[[_T], None], items: Sequence[_T], parallel
 
     with ThreadPoolExecutor(min(parallelism, len(items))) as pool:
         calls = [pool.submit(function, item) for item in items]
-        done = wait(calls, return_when=FIRST_EXCEPTION).done
+        finished = wait(calls, return_when=FIRST_EXCEPTION).done
         pool.shutdown(wait=True, cancel_futures=True)
-    for call in done:
+    for call in finished:
         call.result()

@@ -31,7 +31,9 @@ class StreamRoute:
 
 def make_routes(stream_maps: Iterable[Any]) -> tuple[StreamRoute, ...]:
     """Return one route for each stream map, to the sink for the output of that map."""
-    return tuple(StreamRoute(each.stream_alias, _transform(each)) for each in stream_maps)
+    return tuple(
+        StreamRoute(stream_map.stream_alias, _transform(stream_map)) for stream_map in stream_maps
+    )
 
 
 def _transform(stream_map: Any) -> Callable[[Record], Record | None] | None:

@@ -58,7 +58,7 @@ def _is_type(value: Any) -> bool:
 def _is_set_of_strings(value: Any) -> bool:
     return (
         isinstance(value, list)
-        and all(isinstance(each, str) for each in value)
+        and all(isinstance(item, str) for item in value)
         and len(set(value)) == len(value)
     )
 

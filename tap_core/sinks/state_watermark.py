@@ -72,11 +72,11 @@ class StateWatermark(Generic[_Holder]):
         registered between them.
         """
         starts = sorted(self._since.values())
-        kept = [
+        remaining = [
             (number, state)
             for (number, state), (following, _) in zip(
                 self._waiting, self._waiting[1:], strict=False
             )
             if bisect_left(starts, number) < bisect_left(starts, following)
         ]
-        self._waiting = kept + self._waiting[-1:]
+        self._waiting = remaining + self._waiting[-1:]

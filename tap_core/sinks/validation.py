@@ -113,10 +113,10 @@ class JSONSchemaValidator(BaseJSONSchemaValidator):
             self.validator.validate(record)
         except ValidationError as error:
             path = setting_path(error.absolute_path)
-            place = f"{path}: " if path else ""
+            prefix = f"{path}: " if path else ""
             if are_rows_shown():
-                raise InvalidRecord(f"{place}{error.message}", record) from error
-            raise InvalidRecord(f"{place}{_without_value(error)}", record) from None
+                raise InvalidRecord(f"{prefix}{error.message}", record) from error
+            raise InvalidRecord(f"{prefix}{_without_value(error)}", record) from None
         except (ArithmeticError, RecursionError, ValueError) as error:
             raise InvalidRecord(
                 f"a value is beyond what can be compared with the schema ({type(error).__name__})",

@@ -702,9 +702,9 @@ class SQLConnector:
         current = sql_types[0]
         if len(sql_types) == 1:
             return current
-        first, second, *others = self._sort_types(sql_types)
-        if others:
-            return self.merge_sql_types([self.merge_sql_types([first, second]), *others])
+        first, second, *other_types = self._sort_types(sql_types)
+        if other_types:
+            return self.merge_sql_types([self.merge_sql_types([first, second]), *other_types])
         for option in (first, second):
             if _keeps_values(option, current):
                 return option

@@ -428,8 +428,8 @@ def _get_streaming_options(connection: sa.Connection) -> dict[str, Any]:
 
     Options that are set on the connection take precedence.
     """
-    chosen = connection.get_execution_options()
-    return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **chosen}
+    user_options = connection.get_execution_options()
+    return {"stream_results": True, "max_row_buffer": MAX_PAGE_ROWS, **user_options}
 
 
 def _get_query_columns(query: sa.Select[Any]) -> dict[str, Any]:

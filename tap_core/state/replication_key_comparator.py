@@ -118,8 +118,8 @@ class ReplicationKeyComparator:
         if topic in self._warned_topics:
             return
         self._warned_topics.add(topic)
-        place = f"Stream '{self.stream}': " if self.stream else ""
-        logger.warning("%s%s", place, message % args)
+        prefix = f"Stream '{self.stream}': " if self.stream else ""
+        logger.warning("%s%s", prefix, message % args)
 
     def _comparable(self, new: Any, old: Any) -> tuple[Any, Any]:
         """Convert two replication key values to types that Python's operators can compare."""

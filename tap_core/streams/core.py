@@ -541,12 +541,12 @@ class Stream(abc.ABC):
         Raises:
             ConfigurationError: The setting ``batch_config`` is incomplete.
         """
-        given = config.get("batch_config")
-        if not given:
+        batch_config = config.get("batch_config")
+        if not batch_config:
             return None
         from tap_core.batch.encodings import BatchConfig
 
-        return BatchConfig.from_dict(given)
+        return BatchConfig.from_dict(batch_config)
 
     def get_batches(
         self, batch_config: BatchConfig, context: Context | None = None

@@ -88,8 +88,8 @@ def describe_failure(response: requests.Response, secrets: Secrets, path: str | 
     ``path`` is the path of the stream. The message contains it if the response's URL has no path.
     """
     secrets |= collect_sent_secrets(response.request)
-    shown = secrets.hide(urlsplit(response.url).path or path or "")
-    return format_http_error(response, path=shown, excerpt=body_excerpt(response, secrets))
+    redacted_path = secrets.hide(urlsplit(response.url).path or path or "")
+    return format_http_error(response, path=redacted_path, excerpt=body_excerpt(response, secrets))
 
 
 def log_retry(details: Details, stream: str, path: str | None) -> None:
@@ -98,13 +98,13 @@ def log_retry(details: Details, stream: str, path: str | None) -> None:
     cause = f"{type(error).__name__}: {shorten_connection_failure(str(error))}"
     if isinstance(error, RetriableAPIError) and error.response is not None:
         cause = f"status {error.response.status_code}: {error.response.reason}"
-    place = f" for URL {path}" if path else ""
+    url_text = f" for URL {path}" if path else ""
     retry_logger.info(
         "Stream '%s': Backing off %0.2f seconds after try %d%s, failing with %s",
         stream,
         details.get("wait"),
         details.get("tries"),
-        place,
+        url_text,
         cause,
         extra={"stream_name": stream},
     )

@@ -142,7 +142,7 @@ class BatchFileOutput:
         """Close the files of the stream ``source``, emit their events and log their number."""
         for writer in self._sources.pop(source, ()):
             self._emit_files(writer.close())
-            if not any(writer in others for others in self._sources.values()):
+            if not any(writer in open_writers for open_writers in self._sources.values()):
                 writer.counter.exit()
                 del self._writers[writer.stream]
 
@@ -152,7 +152,7 @@ class BatchFileOutput:
         It is ``limit``, or fewer if an open file has space for fewer rows.
         """
         writers = self._sources.get(source)
-        return min(limit, *(each.free_rows for each in writers)) if writers else limit
+        return min(limit, *(writer.free_rows for writer in writers)) if writers else limit
 
     def emit(self, event: Event) -> None:
         """Write rows into the batch files of their stream, and pass all other events on.

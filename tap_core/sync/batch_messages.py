@@ -60,7 +60,7 @@ def begin_batches(stream: SyncStream, run: SyncRun, plan: Plan) -> BatchConfig |
     name, counter = stream._tap.name, stream.get_batch_counter()
     with run.outbox.lock:
         if stream.name not in run.files:
-            writers = [StreamBatchWriter(each, name, config, counter) for each in plan.schemas]
+            writers = [StreamBatchWriter(schema, name, config, counter) for schema in plan.schemas]
             run.files.begin(stream.name, writers)
     return None
 
@@ -103,7 +103,7 @@ def iterate_processed_records(stream: SyncStream, context: Context | None) -> It
     """
     plan = get_plan(stream)
     if len(plan.schemas) > 1:
-        names = ", ".join(each.stream.name for each in plan.schemas)
+        names = ", ".join(schema.stream.name for schema in plan.schemas)
         raise ConfigurationError(
             f"Stream '{stream.name}' is sent as {names}, but its own batcher makes one file"
             " for all. Use a built-in format, or override get_batches()."

@@ -168,9 +168,9 @@ class ChildSyncPool:
         ``context`` contains the values of the record that the child needs. Its state entry is
         created at once.
         """
-        record, own = self._record, dict(context)
+        record, child_context = self._record, dict(context)
         if not is_overridden(child, "preprocess_context"):
-            ensure_state_entry(child, own)
+            ensure_state_entry(child, child_context)
         with self._lock:
             record.pending += 1
 
@@ -178,7 +178,9 @@ class ChildSyncPool:
             with self._lock:
                 record.pending -= 1
 
-        self.pool.submit(SyncJob(child, own, lambda stream: _sync_child(stream, own), done))
+        self.pool.submit(
+            SyncJob(child, child_context, lambda stream: _sync_child(stream, child_context), done)
+        )
 
     def set_bookmark(self, bookmark: DeferredBookmark | None) -> None:
         """Set the parent's bookmark, which advances when children are synced; None removes it."""

@@ -60,14 +60,14 @@ def apply_user_limit(number: int, config: Mapping[str, Any], setting: str) -> in
         )
     if number <= 1:
         return 1
-    wanted = config.get(setting)
-    if wanted is None:
+    limit = config.get(setting)
+    if limit is None:
         return number
-    if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 1:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise ConfigurationError(
-            f"The setting '{setting}' is {wanted!r}. It must be an integer of at least 1."
+            f"The setting '{setting}' is {limit!r}. It must be an integer of at least 1."
         )
-    return min(number, wanted)
+    return min(number, limit)
 
 
 def may_be_parallel(number: object) -> bool:
@@ -135,11 +135,13 @@ def can_distribute(run: SyncRun, *streams: SyncStream) -> bool:
 
 def _explain_family(stream: SyncStream) -> str | None:
     """Return the reason why one process must sync a stream or one of its descendants, or None."""
-    for each in _iterate_family(stream):
-        reason = explain_not_distributed(each)
+    for member in _iterate_family(stream):
+        reason = explain_not_distributed(member)
         if reason is not None:
             return (
-                reason if each is stream else f"because of its descendant '{each.name}': {reason}"
+                reason
+                if member is stream
+                else f"because of its descendant '{member.name}': {reason}"
             )
     return None
 

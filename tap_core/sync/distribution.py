@@ -104,11 +104,11 @@ class DistributedPool:
 
     def _begin(self, stream: SyncStream) -> None:
         """Write the schemas and table versions of a stream and its descendants, once per pool."""
-        for each in (stream, *stream.descendent_streams):
-            if each.selected and each.name not in self._begun:
-                self._begun.add(each.name)
-                each._write_schema_message()
-                emit_activate_version(each, self.owner)
+        for member in (stream, *stream.descendent_streams):
+            if member.selected and member.name not in self._begun:
+                self._begun.add(member.name)
+                member._write_schema_message()
+                emit_activate_version(member, self.owner)
 
     def check(self) -> None:
         """Do nothing: `drain` raises the errors of all jobs after they have ended."""
@@ -136,7 +136,7 @@ class DistributedPool:
         for event in synced.events:
             run.emit(event)
         with run.outbox.lock:
-            for result in sorted(synced.results, key=lambda each: each.number):
+            for result in sorted(synced.results, key=lambda part: part.number):
                 self._merge_result(*jobs[result.number], result)
         run.outbox.settle_deferred_bookmarks()
         for stream in {job.stream.name: job.stream for job, _ in jobs}.values():
@@ -178,8 +178,8 @@ def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) 
     known = context
     if context and stream.parent_stream_type:  # the sync of the child stream does the same
         known = stream.preprocess_context(dict(context))
-    own = stream.state_manager.get_context_state(known)
-    bookmarks = {stream.name: _make_stream_state(own)}
+    entry = stream.state_manager.get_context_state(known)
+    bookmarks = {stream.name: _make_stream_state(entry)}
     for child in stream.descendent_streams:
         bookmarks[child.name] = descendants.select(child, known)
     return WorkUnit(
@@ -189,7 +189,9 @@ def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) 
         is_child=bool(stream.parent_stream_type),
         interval=job.interval,
         versions={
-            each.name: each._stream_version for each in family if each._stream_version is not None
+            member.name: member._stream_version
+            for member in family
+            if member._stream_version is not None
         },
         bookmarks=bookmarks,
     )
@@ -197,8 +199,8 @@ def _build_work_unit(job: SyncJob, number: int, descendants: _DescendantStates) 
 
 def _make_stream_state(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a stream whose only partition has the state ``entry``."""
-    own = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
-    return {"partitions": [own]} if "context" in own else own
+    copied = {name: copy.deepcopy(value) for name, value in entry.items() if name != "partitions"}
+    return {"partitions": [copied]} if "context" in copied else copied
 
 
 class _DescendantStates:
@@ -214,10 +216,12 @@ class _DescendantStates:
         the child may be below it if both contexts have equal values for the keys that both have.
         """
         state = stream.state_manager.stream_state
-        own = {name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"}
+        copied = {
+            name: copy.deepcopy(value) for name, value in state.items() if name != "partitions"
+        }
         if state.get("partitions"):
-            own["partitions"] = self._get_entries(stream, dict(context or {}))
-        return own
+            copied["partitions"] = self._get_entries(stream, dict(context or {}))
+        return copied
 
     def _get_entries(self, stream: SyncStream, context: dict[str, Any]) -> list[dict[str, Any]]:
         keys = tuple(sorted(context))
@@ -314,7 +318,7 @@ def _merge_shared(stream: SyncStream, entry: Mapping[str, Any], sent: Any) -> No
 def _count_rows(run: SyncRun, stream: SyncStream, counts: Mapping[str, int]) -> None:
     tally = run.tallies.get(stream.name)
     if tally is not None:
-        names = (str(each.stream) for each in get_plan(stream).schemas)
+        names = (str(schema.stream) for schema in get_plan(stream).schemas)
         tally.count(sum(counts.get(name, 0) for name in names))
 
 

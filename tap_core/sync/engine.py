@@ -272,10 +272,10 @@ def sync_work_unit(stream: SyncStream, unit: WorkUnit) -> Mapping[str, Any]:
     """
     document = stream._tap.document
     document.replace({"bookmarks": unit.bookmarks})
-    for each in (stream, *stream.descendent_streams):
-        each._stream_version = unit.versions.get(each.name)
-        if each._stream_version is None:
-            stream._tap.run.outbox.read_in_part.add(each.name)
+    for member in (stream, *stream.descendent_streams):
+        member._stream_version = unit.versions.get(member.name)
+        if member._stream_version is None:
+            stream._tap.run.outbox.read_in_part.add(member.name)
     context = None if unit.context is None else dict(unit.context)
     if unit.is_child:
         with suppress(AbortedSyncFailedException, AbortedSyncPausedException):

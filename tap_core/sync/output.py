@@ -201,12 +201,12 @@ class OutputQueue:
             while self._key_owners.get(key, owner) is not owner:
                 check()
                 self._condition.wait(_POLL_SECONDS)
-            again = key in self._key_owners
+            is_nested = key in self._key_owners
             self._key_owners[key] = owner
         try:
             yield
         finally:
-            if not again:
+            if not is_nested:
                 with self._condition:
                     del self._key_owners[key]
                     self._condition.notify_all()

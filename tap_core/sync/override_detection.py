@@ -35,9 +35,10 @@ def is_overridden(stream: Any, *names: str) -> bool:
 
     An override may be in the class or on the object. The SDK's members are in ``stream._HOOKS``.
     """
-    own = getattr(stream, "__dict__", {})
+    instance_members = getattr(stream, "__dict__", {})
     return any(
-        name in own or get_member(type(stream), name) is not stream._HOOKS[name] for name in names
+        name in instance_members or get_member(type(stream), name) is not stream._HOOKS[name]
+        for name in names
     )
 
 

@@ -102,8 +102,8 @@ def compile_stream_maps(
         encoders: Encoders of the mapped records, one for each output stream.
     """
     emitting = _select_emitting_maps(maps)
-    transforms = [each.quick_transform for each in emitting]
-    names = [StreamId(each.stream_alias) for each in emitting]
+    transforms = [stream_map.quick_transform for stream_map in emitting]
+    names = [StreamId(stream_map.stream_alias) for stream_map in emitting]
     if len(emitting) == 1:
         return MappedOutput(
             _make_single_mapper(transforms[0], conform, encoders[0]),

@@ -132,7 +132,9 @@ class StreamScheduler:
         for log in dict.fromkeys(stream.change_log for stream in streams):
             if log is not None:
                 sync_change_log(
-                    log, [each for each in streams if each.change_log is log], self._run
+                    log,
+                    [candidate for candidate in streams if candidate.change_log is log],
+                    self._run,
                 )
 
     def _sync_in_parallel(self, streams: Sequence[SyncStream]) -> None:
@@ -177,10 +179,10 @@ class StreamScheduler:
         stream.sync()
         stream.finalize_state_progress_markers()
         root = stream._origin or stream
-        for each in (stream, *stream.descendent_streams):
-            is_complete = self._completion.is_complete_after(each._origin or each, root)
-            if each._stream_version is not None and is_complete:
-                each._write_activate_version_message(each._stream_version)
+        for member in (stream, *stream.descendent_streams):
+            is_complete = self._completion.is_complete_after(member._origin or member, root)
+            if member._stream_version is not None and is_complete:
+                member._write_activate_version_message(member._stream_version)
 
 
 def _find_shared_descendants(streams: Sequence[SyncStream]) -> set[SyncStream]:

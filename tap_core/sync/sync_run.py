@@ -348,11 +348,11 @@ class SyncRun:
         if self.owner is None:
             return stream
         origin: Any = getattr(stream, "_origin", None) or stream
-        own: Any = self._copies.get(id(origin))
-        if own is None:
-            own = self._copies[id(origin)] = _copy_stream(self.owner.get_thread_stream(origin))
-            own.child_streams = [self.get_thread_stream(child) for child in own.child_streams]
-        return cast(_Stream, own)
+        copied: Any = self._copies.get(id(origin))
+        if copied is None:
+            copied = self._copies[id(origin)] = _copy_stream(self.owner.get_thread_stream(origin))
+            copied.child_streams = [self.get_thread_stream(child) for child in copied.child_streams]
+        return cast(_Stream, copied)
 
     def get_stream_copies(self) -> Iterable[Any]:
         """Return the stream copies that `get_thread_stream` has made for this thread."""

@@ -109,8 +109,8 @@ def _find_other_key(stream: SyncStream, state: Any) -> str | None:
     partitions = state.get("partitions")
     entries = [state, *(partitions if isinstance(partitions, list) else ())]
     keys = [entry.get("replication_key") for entry in entries if isinstance(entry, Mapping)]
-    others = {other for other in keys if isinstance(other, str)}
-    return None if key in others else min(others, default=None)
+    names = {other for other in keys if isinstance(other, str)}
+    return None if key in names else min(names, default=None)
 
 
 def _quote(names: Iterable[str]) -> str:

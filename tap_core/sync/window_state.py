@@ -40,8 +40,8 @@ def begin_window(stream: SyncStream, context: Context | None, *, end: str, last:
         stream._write_replication_key_signpost(context, end)
         return
     manager = stream.state_manager
-    given = manager.get_context_state(context).get("replication_key_signpost")
-    earliest = last if given is None else manager.order.minimum(given, last)
+    signpost = manager.get_context_state(context).get("replication_key_signpost")
+    earliest = last if signpost is None else manager.order.minimum(signpost, last)
     stream._write_replication_key_signpost(context, earliest)
 
 

@@ -116,8 +116,8 @@ def _hide_variables() -> None:
         for pair in os.environ.get(name, "").split(",")
     ]
     # Of a value such as "Bearer abc", the part after the scheme is hidden, too.
-    words = [word for value in values for word in (value, value.rpartition(" ")[2]) if word]
-    register_secrets(start_exporters, Secrets.from_values(words))
+    secrets = [word for value in values for word in (value, value.rpartition(" ")[2]) if word]
+    register_secrets(start_exporters, Secrets.from_values(secrets))
 
 
 def _check_variables() -> None:
@@ -145,8 +145,8 @@ def _describe_service(service: str, version: str) -> Resource:
     """
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-    given = OTELResourceDetector().detect().attributes
-    return Resource.create({"service.name": service, "service.version": version, **given})
+    user_attributes = OTELResourceDetector().detect().attributes
+    return Resource.create({"service.name": service, "service.version": version, **user_attributes})
 
 
 def _make_tracer_provider(resource: Resource) -> TracerProvider:

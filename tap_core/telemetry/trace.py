@@ -24,8 +24,8 @@ class Trace:
     def describe(self, attributes: Mapping[str, Any]) -> None:
         """Add attributes to the span, except those whose value is None."""
         if self._span is not None:
-            given = {name: value for name, value in attributes.items() if value is not None}
-            self._span.set_attributes(given)
+            present = {name: value for name, value in attributes.items() if value is not None}
+            self._span.set_attributes(present)
 
     def fail(self, error: BaseException) -> None:
         """Mark the span as failed, with the error's type and its message without secrets."""

@@ -83,11 +83,11 @@ class TapDiscoveryTest(TapTestTemplate):
     def test(self) -> None:
         """Run discovery, and create a second tap with the discovered catalog."""
         self.tap.run_discovery()
-        others = {k: v for k, v in self.runner.default_kwargs.items() if k != "catalog"}
-        again = self.runner.singer_class(
-            config=self.runner.config, catalog=self.tap.catalog_dict, **others
+        other_arguments = {k: v for k, v in self.runner.default_kwargs.items() if k != "catalog"}
+        second_tap = self.runner.singer_class(
+            config=self.runner.config, catalog=self.tap.catalog_dict, **other_arguments
         )
-        _ = again.streams  # the catalog is applied when the streams are made
+        _ = second_tap.streams  # the catalog is applied when the streams are made
 
 
 class TapStreamConnectionTest(TapTestTemplate):

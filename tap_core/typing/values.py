@@ -87,12 +87,12 @@ def handle_invalid_timestamp_in_record(
         InvalidDateTimeError: The treatment is ERROR or None. The error is also a ValueError.
     """
     field = ":".join(key_breadcrumb)
-    shown, why = show_value(invalid_value), show_value(ex, ex)
+    value_text, reason = show_value(invalid_value), show_value(ex, ex)
     if treatment == DatetimeErrorTreatmentEnum.MAX:
-        logger.warning("'%s' in '%s': %s. Replacing with MAX value.", shown, field, why)
+        logger.warning("'%s' in '%s': %s. Replacing with MAX value.", value_text, field, reason)
         return _MAX_TIME if datelike_typename == "time" else _MAX_TIMESTAMP
     if treatment == DatetimeErrorTreatmentEnum.NULL:
-        logger.warning("'%s' in '%s': %s. Replacing with NULL.", shown, field, why)
+        logger.warning("'%s' in '%s': %s. Replacing with NULL.", value_text, field, reason)
         return None
-    msg = f"Could not parse value '{shown}' of property '{field}' as {datelike_typename}"
+    msg = f"Could not parse value '{value_text}' of property '{field}' as {datelike_typename}"
     raise InvalidDateTimeError(msg) from (ex if are_rows_shown() else None)

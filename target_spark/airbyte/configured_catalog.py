@@ -91,11 +91,11 @@ def build_options(config: Mapping[str, Any], request: CatalogRequest) -> LoadOpt
 
 
 def _find_faults(streams: Sequence[ConfiguredStream], table_format: str) -> Iterator[str]:
-    seen = set[StreamId]()
+    known = set[StreamId]()
     for stream in streams:
-        if stream.id in seen:
+        if stream.id in known:
             yield f"Stream '{stream.id}' occurs twice; remove one of the two."
-        seen.add(stream.id)
+        known.add(stream.id)
         least = stream.minimum_generation_id
         if least and least != stream.generation_id:
             yield (
@@ -196,15 +196,15 @@ def _build_column_names(paths: Sequence[_Path], schema: Mapping[str, object]) ->
     this name, ``_`` is appended.
     """
     declared = schema.get("properties")
-    taken = set(declared) if isinstance(declared, Mapping) else set()
-    taken |= {path[0] for path in paths if len(path) == 1}
+    used = set(declared) if isinstance(declared, Mapping) else set()
+    used |= {path[0] for path in paths if len(path) == 1}
     names: dict[_Path, str] = {}
     for path in paths:
         name = ".".join(path)
-        while len(path) > 1 and path not in names and name in taken:
+        while len(path) > 1 and path not in names and name in used:
             name += "_"
         names.setdefault(path, name)
-        taken.add(name)
+        used.add(name)
     return names
 
 

@@ -60,7 +60,7 @@ class PerStreamStateFormat:
         Args:
             states: One state per stream, or only one global state for all streams.
         """
-        return b"[%b]" % b",".join(each.state for each in states)
+        return b"[%b]" % b",".join(state.state for state in states)
 
     def count_rejected(self, stream: Hashable, rows: int) -> None:
         """Add ``rows`` quarantined rows to the count that a stream's next state reports."""

@@ -470,13 +470,17 @@ def _describe_origin(
 
 
 def _describe_missing_state(jobs: Sequence[str], tables: Sequence[RecoveredTable]) -> str:
-    others = sorted({each.marker.job for each in tables if each.marker is not None} - {*jobs})
+    other_jobs = sorted({each.marker.job for each in tables if each.marker is not None} - {*jobs})
     looked_at = (
         f"tables {list_names([each.table.name for each in tables])}"
         if tables
         else "there are no tables"
     )
-    hint = f" They belong to the jobs {list_names(others)}: name one with --job." if others else ""
+    hint = (
+        f" They belong to the jobs {list_names(other_jobs)}: name one with --job."
+        if other_jobs
+        else ""
+    )
     return f"No table holds a state of job {jobs[0]} ({looked_at}).{hint}"
 
 

@@ -276,7 +276,7 @@ def _describe_jars(config: Mapping[str, Any]) -> str:
         version,
         spark_settings.addresses,
     )
-    jars = [_describe_jar(conf, each) for each in needed]
+    jars = [_describe_jar(conf, address) for address in needed]
     return "; ".join(jars) or f"{spark_settings.format} needs none"
 
 
@@ -327,7 +327,9 @@ def _check_path(config: Mapping[str, Any]) -> Iterator[Check]:
 
 def _find_nearest_existing(folder: Path) -> Path:
     """Return ``folder`` if it exists, else its nearest parent folder that exists."""
-    return next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    return next(
+        candidate for candidate in (folder, *folder.absolute().parents) if candidate.exists()
+    )
 
 
 def _explain_not_writable(folder: Path) -> str:
@@ -398,8 +400,8 @@ def _check_with_spark(config: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("spark", "ok", text)
         yield from _check_security(config, spark)
         if shared:
-            seen = " and ".join(f"{name} ({folder})" for name, folder in shared.items())
-            yield Check("executors", "ok", f"they read and write in {seen}")
+            folders = " and ".join(f"{name} ({folder})" for name, folder in shared.items())
+            yield Check("executors", "ok", f"they read and write in {folders}")
         options = settings.load_options(config)
         if options.staging and to_local_folder(options.staging) is None:
             yield _check_staging_address(options.staging, spark)
@@ -488,9 +490,9 @@ def _check_storage(options: LoadOptions, spark: SparkSession, table: Table) -> C
     except Exception as error:  # noqa: BLE001  any storage error is reported
         message = str(error).partition("\n\tat ")[0].partition("\n\n")[0].strip()
         cause = find_storage_error(str(error)) or message
-        done = f" (done before: {', '.join(steps)})" if steps else ""
+        remark = f" (done before: {', '.join(steps)})" if steps else ""
         step = _TABLE_STEPS[len(steps)]
-        text = f"a table {table.name} in {location} could not be {step}{done}: {cause}"
+        text = f"a table {table.name} in {location} could not be {step}{remark}: {cause}"
         return Check("storage", "failed", text)
     kind = f"{'an' if options.format == 'iceberg' else 'a'} {options.format}"
     return Check("storage", "ok", f"{kind} table in {location} was {', '.join(steps)}")
@@ -559,10 +561,10 @@ def _check_tables(config: Mapping[str, Any], options: LoadOptions, spark: SparkS
         return Check("tables", "failed", str(error))
     except Exception as error:  # noqa: BLE001  any storage error is reported
         return Check("tables", "failed", f"they cannot be listed: {first_error_line(error)}")
-    others = [each.table.name for each in tables if each.marker and each.marker.job not in jobs]
-    if others:
+    foreign = [each.table.name for each in tables if each.marker and each.marker.job not in jobs]
+    if foreign:
         text = (
-            f"{', '.join(others[:5])} {'are' if len(others) > 1 else 'is'} loaded by another job,"
+            f"{', '.join(foreign[:5])} {'are' if len(foreign) > 1 else 'is'} loaded by another job,"
             f" and a stream of that name would be rejected: set job, or another path"
         )
         return Check("tables", "warning", text)

@@ -212,14 +212,14 @@ def _show_document(
     try:
         document = json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=str)
         cleaned = _ENCODER.encode(clean_document(document, clean))
-        shown = msgspec.json.format(cleaned, indent=2).decode()
+        text_shown = msgspec.json.format(cleaned, indent=2).decode()
     except (ArithmeticError, RecursionError, ValueError):  # no JSON, or nested too deeply
-        document, shown = text, clean(text)
+        document, text_shown = text, clean(text)
     if is_record:
-        shown = show_value(document, shown)
-    if len(shown) > _LONGEST_TEXT:
-        return f"{shown[:_LONGEST_TEXT]}… ({len(shown):,} characters in all)"
-    return shown
+        text_shown = show_value(document, text_shown)
+    if len(text_shown) > _LONGEST_TEXT:
+        return f"{text_shown[:_LONGEST_TEXT]}… ({len(text_shown):,} characters in all)"
+    return text_shown
 
 
 # Plots

@@ -164,13 +164,13 @@ def reload_records(
             f"Stream {stream} is overwritten by each run, so its quarantine is not replayed:"
             " run the tap again with the corrected schema instead."
         )
-    table, whole = options.table(stream), _as_one_batch(options)
-    writer = ReplayWriter(engine, whole, run, folder, overwrite=overwrite)
+    table, single = options.table(stream), _as_one_batch(options)
+    writer = ReplayWriter(engine, single, run, folder, overwrite=overwrite)
     with writer.opened(table) as count:
         if not count:
             return ReplayResult(str(stream), table.name)
         report = Report()
-        loader = Loader(whole, engine, folder, lambda: writer, report, lambda _state: None)
+        loader = Loader(single, engine, folder, lambda: writer, report, lambda _state: None)
         with closing(loader):
             loader.process_event(schema_event)
             for rows in writer.records(schema_event):
@@ -348,14 +348,14 @@ class ReplayWriter(BatchWriter):
         )
         return frozenset(row[0] for row in matching.select(quote(ordinal)).toLocalIterator())
 
-    def _claim_records(self, spark: SparkSession, kept: Collection[int]) -> DataFrame:
+    def _claim_records(self, spark: SparkSession, numbers: Collection[int]) -> DataFrame:
         """Return the quarantined records; those to load get this run's id in the column ``replay``.
 
-        If this run is interrupted, the next run completes the replay with these ids. ``kept`` has
-        the numbers, from `_get_unloaded_records`, of the records that stay in the quarantine.
+        If this run is interrupted, the next run completes the replay with these ids. ``numbers``
+        has the numbers, from `_get_unloaded_records`, of the records that stay in the quarantine.
         """
         path = self._folder.new_path("stay")
-        path.write_text("".join(f'{{"{_POSITION}":{each}}}\n' for each in kept), "ascii")
+        path.write_text("".join(f'{{"{_POSITION}":{number}}}\n' for number in numbers), "ascii")
         staying = spark.read.schema(f"`{_POSITION}` BIGINT").json(to_spark_uri(str(path)))
         staying = staying.withColumn("stays", F.lit(True))  # noqa: FBT003
         claim = F.when(F.col("stays"), None).otherwise(F.lit(self._run.id))

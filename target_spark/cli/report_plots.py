@@ -117,18 +117,18 @@ def plot_by_stream(
         values: The value of each stream, with at least one stream.
         format_value: A function that formats a value with its unit.
     """
-    shown = sorted(values, key=lambda name: -values[name])[:_MAX_BARS]
+    names = sorted(values, key=lambda name: -values[name])[:_MAX_BARS]
     summary = (
-        f"Bars for {_count(len(shown), 'stream')} of {len(values)}. The greatest value is"
-        f" {format_value(values[shown[0]])}, of {shown[0]}; the smallest is"
-        f" {format_value(values[shown[-1]])}, of {shown[-1]}."
+        f"Bars for {_count(len(names), 'stream')} of {len(values)}. The greatest value is"
+        f" {format_value(values[names[0]])}, of {names[0]}; the smallest is"
+        f" {format_value(values[names[-1]])}, of {names[-1]}."
     )
-    height = 80 + _BAR_HEIGHT * len(shown)
+    height = 80 + _BAR_HEIGHT * len(names)
     chart = _configure(pygal.HorizontalBar, format_value, height)
     chart.show_legend = False
-    shown.reverse()  # pygal draws the first bar at the bottom
-    chart.x_labels = [_shorten(name) for name in shown]
-    chart.add(title, [values[name] for name in shown])
+    names.reverse()  # pygal draws the first bar at the bottom
+    chart.x_labels = [_shorten(name) for name in names]
+    chart.add(title, [values[name] for name in names])
     return _render(chart, title, summary, table)
 
 
@@ -182,9 +182,9 @@ def _clean_svg(root: Any) -> None:
 def _add_up_last(values: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     if len(values) <= COLORS:
         return dict(values)
-    shown, joined = [*values][: COLORS - 1], [*values.values()][COLORS - 1 :]
-    others = [sum(each) for each in zip(*joined, strict=True)]
-    return {**{name: values[name] for name in shown}, _OTHERS: others}
+    single, joined = [*values][: COLORS - 1], [*values.values()][COLORS - 1 :]
+    other_sums = [sum(each) for each in zip(*joined, strict=True)]
+    return {**{name: values[name] for name in single}, _OTHERS: other_sums}
 
 
 def _count(number: int, noun: str) -> str:

@@ -105,7 +105,7 @@ def _get_keys(entry: Mapping[str, Any]) -> tuple[str, ...]:
     """
     if entry.get("key_properties") is not None:
         return tuple(entry["key_properties"])
-    for each in entry.get("metadata", ()):
-        if not each.get("breadcrumb"):
-            return tuple(each.get("metadata", {}).get("table-key-properties") or ())
+    for item in entry.get("metadata", ()):
+        if not item.get("breadcrumb"):
+            return tuple(item.get("metadata", {}).get("table-key-properties") or ())
     return ()

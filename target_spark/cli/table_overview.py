@@ -195,15 +195,15 @@ def _find_table(
     """
     namespace, _, name = stream.rpartition(".")
     ids = [StreamId(stream), *([StreamId(name, namespace)] if namespace else [])]
-    tables = [options.table(each) for each in ids]
+    tables = [options.table(id_) for id_ in ids]
     for table in tables:
         types = reader.get_column_types(table)
         if types is not None:
             return table, types
-    places = " nor ".join(table.key for table in tables)
+    addresses = " nor ".join(table.key for table in tables)
     runs = _find_runs(reader, options, _LAST_RUNS, None) or []
     raise TableError(
-        f"Stream {stream} has no table: there is no {options.format} table {places}."
+        f"Stream {stream} has no table: there is no {options.format} table {addresses}."
         f"{suggest(stream, [row['stream'] for row in runs])} Check the name of the stream and the"
         " settings of its location."
     )
@@ -271,8 +271,8 @@ def _format_table(overview: Mapping[str, Any]) -> Iterator[str]:
     quarantine = overview["quarantine"]
     if quarantine is not None:
         yield f"quarantine: {_format_rows(quarantine['rows'])} in {quarantine['table']}"
-        for each in quarantine["reasons"]:
-            yield f"  {_format_rows(each['rows'])}: {each['reason']}"
+        for reason in quarantine["reasons"]:
+            yield f"  {_format_rows(reason['rows'])}: {reason['reason']}"
     yield "columns:"
     for name, ddl in overview["columns"].items():
         yield f"  {name} {ddl}"

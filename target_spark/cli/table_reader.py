@@ -123,8 +123,8 @@ class TableReader:
         else:
             rows = self._writer.rows(self._spark, table)
             items = rows.select(F.explode(quote(column)).alias("items")).toArrow()["items"]
-        counted = [(each["values"], each["counts"]) for each in pc.value_counts(items).to_pylist()]
-        return sorted(counted, key=lambda each: (-each[1], each[0]))[:limit]
+        counted = [(pair["values"], pair["counts"]) for pair in pc.value_counts(items).to_pylist()]
+        return sorted(counted, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def read_quarantine(self, table: Table, limit: int) -> list[dict[str, Any]]:
         """Return the newest rows of a quarantine table, newest first, as values by column.
@@ -147,15 +147,15 @@ class TableReader:
             return spark_rows
         raw = ds.field("raw")
         is_short = pc.less_equal(pc.binary_length(raw), LONGEST_RECORD)
-        shown = {name: ds.field(name) for name in columns}
-        shown["raw"] = pc.if_else(is_short, raw, pa.scalar(None, pa.string()))
-        kept: pa.Table | None = None
-        for batch in dataset.to_batches(columns=shown):
+        expressions = {name: ds.field(name) for name in columns}
+        expressions["raw"] = pc.if_else(is_short, raw, pa.scalar(None, pa.string()))
+        newest: pa.Table | None = None
+        for batch in dataset.to_batches(columns=expressions):
             chunk = pa.Table.from_batches([batch])
-            kept = chunk if kept is None else pa.concat_tables([kept, chunk])
+            newest = chunk if newest is None else pa.concat_tables([newest, chunk])
             newest_first = [("quarantined_at", "descending")]
-            kept = kept.take(pc.select_k_unstable(kept, limit, newest_first))
-        arrow_rows: list[dict[str, Any]] = [] if kept is None else kept.to_pylist()
+            newest = newest.take(pc.select_k_unstable(newest, limit, newest_first))
+        arrow_rows: list[dict[str, Any]] = [] if newest is None else newest.to_pylist()
         return arrow_rows
 
     def _open_dataset(self, table: Table) -> ds.Dataset | None:

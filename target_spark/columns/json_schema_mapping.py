@@ -129,8 +129,10 @@ def schema_from_json_schema(
         (*reserved, *(column.name for column in record)),
     )
     if not declared:
-        whole = sanitize_names([WHOLE_RECORD], (*reserved, *(column.name for column in record)))
-        record += (Column("", whole[WHOLE_RECORD], Text(), feed=ColumnSource.WHOLE),)
+        whole_record_names = sanitize_names(
+            [WHOLE_RECORD], (*reserved, *(column.name for column in record))
+        )
+        record += (Column("", whole_record_names[WHOLE_RECORD], Text(), feed=ColumnSource.WHOLE),)
     by_source = {column.source: column.name for column in record}
     sources = tuple(dict.fromkeys(nested_names.get(key, key) for key in keys))
     return TableSchema(

@@ -123,8 +123,8 @@ def _get_properties(schema: Any, path: tuple[str, ...], depth: int) -> _Schema:
     return properties
 
 
-def _unusable_key_error(path: tuple[str, ...], why: str) -> UnsupportedError:
+def _unusable_key_error(path: tuple[str, ...], reason: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{'.'.join(path)} cannot be a key or a cursor: {why}. Choose another primary key or"
+        f"{'.'.join(path)} cannot be a key or a cursor: {reason}. Choose another primary key or"
         " cursor field, or let the source declare it."
     )

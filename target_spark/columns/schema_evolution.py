@@ -180,9 +180,9 @@ def _check_policy(merge: _Merge, policy: OnSchemaChange) -> None:
     ]
     if forbidden:
         named = [change.describe() for change in forbidden[:_MAX_NAMES]]
-        more = len(forbidden) - len(named)
+        unnamed = len(forbidden) - len(named)
         raise SchemaChangeError(
-            "; ".join([*named, f"and {more} more"] if more else named),
+            "; ".join([*named, f"and {unnamed} more"] if unnamed else named),
             ((".".join(change.path), change.ddl, change.old) for change in forbidden),
         )
 
@@ -443,11 +443,11 @@ class _Merge:
         column = self.columns[mismatched]
         type_ = _fill_fields(column.type, only_scalars=bool(new.path))
         path = (*self._path, column.name)
-        kept = SchemaChange("keep", path, new.type.ddl, old=column.type.ddl)
+        change = SchemaChange("keep", path, new.type.ddl, old=column.type.ddl)
         if type_ is None:
-            self.changes.append(kept.refuse())
+            self.changes.append(change.refuse())
             return
-        self.changes.append(kept)
+        self.changes.append(change)
         self.columns[mismatched] = replace(new, name=column.name, type=type_)
         self._claim(mismatched)
 
@@ -547,7 +547,7 @@ def _join_types(old: ColumnType, new: ColumnType, rules: _Rules, path: _Path) ->
 def _join_structs(old: Struct, new: Struct, rules: _Rules, path: _Path) -> _JoinedType | None:
     merge = _Merge(old.fields, rules, path)
     merge.match_all(new.fields)
-    if rules.policy is OnSchemaChange.IGNORE and not any(each.is_fed for each in merge.columns):
+    if rules.policy is OnSchemaChange.IGNORE and not any(column.is_fed for column in merge.columns):
         filled = _fill_fields(old)  # Spark reads no struct without fields
         return None if filled is None else (filled, merge.changes)
     return Struct(tuple(merge.columns)), merge.changes

@@ -123,8 +123,8 @@ def _build_properties(columns: Iterable[Column]) -> dict[str, Any]:
 
 
 def _build_property(column: Column) -> dict[str, Any]:
-    described = {"description": column.comment} if column.comment else {}
-    return {**_build_schema(column.type), **described}
+    description = {"description": column.comment} if column.comment else {}
+    return {**_build_schema(column.type), **description}
 
 
 def _build_unmanaged(type_: UnmanagedType) -> dict[str, Any]:

@@ -190,11 +190,11 @@ class StreamOptions:
 
     def with_defaults(self, general: StreamOptions) -> StreamOptions:
         """Return a copy of these options. Options that are not set are taken from ``general``."""
-        chosen: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
         for option in fields(self):
-            own = getattr(self, option.name)
-            chosen[option.name] = getattr(general, option.name) if own in {None, ()} else own
-        return StreamOptions(**chosen)
+            value = getattr(self, option.name)
+            merged[option.name] = getattr(general, option.name) if value in {None, ()} else value
+        return StreamOptions(**merged)
 
 
 _FILE_LIMITS: Final = FileLimits.from_config({LINE_SETTING: 4 << 20})
@@ -288,8 +288,10 @@ class LoadOptions:
 
         Options from an Airbyte catalog override those of the settings.
         """
-        own = self.streams.get(str(stream), StreamOptions())
-        return self.configured[stream].with_defaults(own) if stream in self.configured else own
+        special = self.streams.get(str(stream), StreamOptions())
+        return (
+            self.configured[stream].with_defaults(special) if stream in self.configured else special
+        )
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
         """Return the streams that the settings name but the input does not contain, sorted.
@@ -356,13 +358,13 @@ class LoadOptions:
         """
         if str(stream) in self.full_refresh:
             return WriteMode.OVERWRITE
-        own = self._get_stream_options(stream).write_mode
-        mode = own or self.every.write_mode or WriteMode.UPSERT
+        special = self._get_stream_options(stream).write_mode
+        mode = special or self.every.write_mode or WriteMode.UPSERT
         if mode in {WriteMode.APPEND, WriteMode.OVERWRITE}:
             return mode
-        if own is not None and not keyed:
+        if special is not None and not keyed:
             raise UnsupportedError(
-                f"Stream {stream} cannot be written by {own.value}: it has no key properties."
+                f"Stream {stream} cannot be written by {special.value}: it has no key properties."
                 " Remove its write_mode from the setting streams, or set it to append."
             )
         return mode if keyed and self.can_upsert else WriteMode.APPEND

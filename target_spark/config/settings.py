@@ -62,8 +62,8 @@ _WRITE_MODES: Final = [mode.value for mode in WriteMode]
 _WRITE_MODE_LABELS: Final = ["Append", "Upsert by key", "Overwrite", "Keep all versions"]
 
 
-def _setting(type_: str, description: str, **more: Any) -> JsonSchema:
-    return {"type": [type_, "null"], "description": description, **more}
+def _setting(type_: str, description: str, **kwargs: Any) -> JsonSchema:
+    return {"type": [type_, "null"], "description": description, **kwargs}
 
 
 _STREAM_SETTINGS: Final[JsonSchema] = {
@@ -435,14 +435,14 @@ SCHEMA: Final[JsonSchema] = {
 }
 
 
-def _require_text(name: str, **more: Any) -> JsonSchema:
+def _require_text(name: str, **kwargs: Any) -> JsonSchema:
     """Return a JSON Schema that requires the setting ``name`` to be a non-empty string.
 
-    ``more`` are further JSON Schema keywords for the value, such as ``pattern``.
+    ``kwargs`` are further JSON Schema keywords for the value, such as ``pattern``.
     """
     return {
         "required": [name],
-        "properties": {name: {"type": "string", "minLength": 1, **more}},
+        "properties": {name: {"type": "string", "minLength": 1, **kwargs}},
     }
 
 
@@ -516,8 +516,8 @@ def find_faults(config: Mapping[str, Any]) -> list[str]:
     An example is two settings that exclude each other. Settings that the JSON Schema rejects are
     skipped.
     """
-    refused = frozenset(name for name, value in config.items() if not _fits_schema(name, value))
-    return list(_iterate_faults({k: v for k, v in config.items() if k not in refused}, refused))
+    invalid = frozenset(name for name, value in config.items() if not _fits_schema(name, value))
+    return list(_iterate_faults({k: v for k, v in config.items() if k not in invalid}, invalid))
 
 
 def _fits_schema(name: str, value: Any) -> bool:
@@ -525,12 +525,12 @@ def _fits_schema(name: str, value: Any) -> bool:
     return is_trivially_valid(value, schema) or bool(get_validator_class()(schema).is_valid(value))
 
 
-def _iterate_faults(config: Mapping[str, Any], refused: frozenset[str]) -> Iterator[str]:
+def _iterate_faults(config: Mapping[str, Any], invalid: frozenset[str]) -> Iterator[str]:
     """Yield an error text for each error in settings that fit the JSON Schema.
 
-    ``refused`` has the names of settings that the JSON Schema rejects. ``config`` lacks these.
+    ``invalid`` has the names of settings that the JSON Schema rejects. ``config`` lacks these.
     """
-    if not get_location(config) and refused.isdisjoint(_LOCATION_SETTINGS):
+    if not get_location(config) and invalid.isdisjoint(_LOCATION_SETTINGS):
         yield (
             "'path' is a required property: the folder or address of the tables; or catalog and"
             " database, for tables in a catalog"
@@ -626,8 +626,8 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
         for name, setting in SCHEMA["properties"].items()
         if "default" in setting
     }
-    given = {key: value for key, value in config.items() if value is not None}
-    return {**defaults, **given, **(_STRICT if given.get("strict") else {})}
+    set_values = {key: value for key, value in config.items() if value is not None}
+    return {**defaults, **set_values, **(_STRICT if set_values.get("strict") else {})}
 
 
 def load_options(config: Mapping[str, Any]) -> LoadOptions:

@@ -54,9 +54,9 @@ def validate_combinations(config: _Settings) -> Iterator[str]:
         yield from unusable
         return  # the other checks need the absolute paths
     table_format = config.get("format") or "delta"
-    for prefix, own, merged in iterate_settings(config):
-        yield from _check_format(table_format, prefix, own)
-        yield from _check_location(table_format, prefix, own, merged)
+    for prefix, settings, merged in iterate_settings(config):
+        yield from _check_format(table_format, prefix, settings)
+        yield from _check_location(table_format, prefix, settings, merged)
         yield from _check_layout(table_format, prefix, merged)
     yield from _check_addresses(table_format, config)
     yield from _check_table_prefix(config)
@@ -80,20 +80,20 @@ def iterate_settings(config: _Settings) -> Iterator[tuple[str, _Settings, _Setti
     with those of the stream.
     """
     yield "", config, config
-    for name, own in _streams(config):
-        yield f"streams.{name}.", own, _merge(own, config)
+    for name, settings in _streams(config):
+        yield f"streams.{name}.", settings, _merge(settings, config)
 
 
-def _merge(own: _Settings, general: _Settings) -> _Settings:
+def _merge(special: _Settings, general: _Settings) -> _Settings:
     """Return the settings for all streams, overridden by those of a stream."""
-    return {**general, **{key: value for key, value in own.items() if value not in (None, [])}}
+    return {**general, **{key: value for key, value in special.items() if value not in (None, [])}}
 
 
 # Limits of the formats
 
 
-def _check_format(table_format: str, prefix: str, own: _Settings) -> Iterator[str]:
-    mode = own.get("write_mode")
+def _check_format(table_format: str, prefix: str, settings: _Settings) -> Iterator[str]:
+    mode = settings.get("write_mode")
     if table_format not in APPENDING_FORMATS:
         return
     if mode in _MODES_WITH_KEYS:
@@ -101,9 +101,9 @@ def _check_format(table_format: str, prefix: str, own: _Settings) -> Iterator[st
             f"{prefix}write_mode: {table_format} cannot replace rows by key, as {mode} asks."
             f" Set format to delta, or {prefix}write_mode to append or overwrite"
         )
-    for setting, why in _UNSUPPORTED_BY_PARQUET.items():
-        if own.get(setting):
-            yield f"{prefix}{setting}: {why}"
+    for setting, reason in _UNSUPPORTED_BY_PARQUET.items():
+        if settings.get(setting):
+            yield f"{prefix}{setting}: {reason}"
 
 
 def _check_layout(table_format: str, prefix: str, merged: _Settings) -> Iterator[str]:
@@ -256,28 +256,28 @@ def _is_url(address: str) -> bool:
 
 
 def _check_location(
-    table_format: str, prefix: str, own: _Settings, merged: _Settings
+    table_format: str, prefix: str, settings: _Settings, merged: _Settings
 ) -> Iterator[str]:
     """Yield an error text for each invalid catalog, database or table name.
 
-    ``own`` has the settings of one stream as the user wrote them, and ``merged`` its effective
+    ``settings`` has the settings of one stream as the user wrote them, and ``merged`` its effective
     settings. Or both have the settings for all streams. ``prefix`` precedes names in the text.
     """
     levels = split_identifier(merged.get("catalog"), merged.get("database"))
     if not levels or uses_paths(table_format, merged.get("catalog")):
-        yield from _check_folder_names(prefix, own)
+        yield from _check_folder_names(prefix, settings)
         return
     if table_format in APPENDING_FORMATS:
         return
-    if own.get("catalog") or own.get("database"):
+    if settings.get("catalog") or settings.get("database"):
         yield from _check_catalog(prefix, merged)
-    table = own.get("table")
+    table = settings.get("table")
     if table and uses_spark_catalog(merged) and not _SPARK_CATALOG_NAME.fullmatch(table):
         yield f"{prefix}table: {table!r} is not a valid name; use letters, digits and '_' only"
 
 
-def _check_folder_names(prefix: str, own: _Settings) -> Iterator[str]:
-    named = {"table": own.get("table"), "database": own.get("database")}
+def _check_folder_names(prefix: str, settings: _Settings) -> Iterator[str]:
+    named = {"table": settings.get("table"), "database": settings.get("database")}
     for setting, name in named.items():
         parts = name.split(".") if name and setting == "database" else [name]
         if name and not all(map(is_valid_folder_name, parts)):
@@ -356,22 +356,26 @@ def _check_table_prefix(config: _Settings) -> Iterator[str]:
 def _check_shared_tables(config: _Settings) -> Iterator[str]:
     """Yield an error text for each stream that is configured to use another stream's table."""
     owners: dict[str, str] = {}
-    for name, own in _streams(config):
-        if not own.get("table"):
+    for name, settings in _streams(config):
+        if not settings.get("table"):
             continue
-        merged = _merge(own, config)
+        merged = _merge(settings, config)
         levels = split_identifier(merged.get("catalog"), merged.get("database"))
-        location = fold_case(".".join((*levels, own["table"]))) if levels else own["table"]
+        location = (
+            fold_case(".".join((*levels, settings["table"]))) if levels else settings["table"]
+        )
         other = owners.setdefault(location, name)
         if other != name:
             yield (
-                f"streams.{name}.table: {own['table']!r} is also the table of stream {other};"
+                f"streams.{name}.table: {settings['table']!r} is also the table of stream {other};"
                 " set a different table for each"
             )
 
 
 def _check_full_refresh(config: _Settings) -> Iterator[str]:
-    modes = {name: _merge(own, config).get("write_mode") for name, own in _streams(config)}
+    modes = {
+        name: _merge(settings, config).get("write_mode") for name, settings in _streams(config)
+    }
     for name in config.get("full_refresh") or ():
         if modes.get(name, config.get("write_mode")) == WriteMode.SCD2.value:
             yield (

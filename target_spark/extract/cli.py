@@ -373,8 +373,8 @@ class _LoaderOutput:
         An event is, for example, a schema, a chunk of records or a state.
         """
         with self._lock:
-            for each in self._map_events([_drop_namespace(event)]):
-                self._loader.process_event(each)
+            for mapped in self._map_events([_drop_namespace(event)]):
+                self._loader.process_event(mapped)
             self._loader.poll()
 
     @contextmanager
@@ -504,10 +504,10 @@ def _split_settings(
     """
     tap_names = frozenset(tap_class._full_schema()["properties"])  # noqa: SLF001
     target_names = frozenset(plugin._full_schema()["properties"])  # noqa: SLF001
-    both = sorted(tap_names & target_names & config.keys())
-    if both:
+    shared = sorted(tap_names & target_names & config.keys())
+    if shared:
         raise ConfigurationError(
-            f"{', '.join(both)} in --config is a setting of both the target and the tap: pass"
+            f"{', '.join(shared)} in --config is a setting of both the target and the tap: pass"
             " the tap's settings in a separate file with --tap-config."
         )
     tap_settings = {name: value for name, value in config.items() if name in tap_names}

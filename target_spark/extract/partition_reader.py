@@ -101,8 +101,10 @@ def _list_parts(options: ReadOptions) -> list[WorkUnit | None]:
     try:
         return _collect_parts(options)
     except Exception as error:  # noqa: BLE001  it is reported without secrets
-        why = options.describe_error(error)
-        raise FrameError(f"The contexts of stream {options.name} cannot be found: {why}") from None
+        reason = options.describe_error(error)
+        raise FrameError(
+            f"The contexts of stream {options.name} cannot be found: {reason}"
+        ) from None
 
 
 def _collect_parts(options: ReadOptions) -> list[WorkUnit | None]:

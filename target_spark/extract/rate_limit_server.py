@@ -193,10 +193,10 @@ class RateLimitServer:
             accepting = asyncio.ensure_future(self._accept(listener))
             self._ready.set()
             await self._closing.wait()
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
+            other_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in other_tasks:
                 task.cancel()
-            await asyncio.gather(accepting, *others, return_exceptions=True)
+            await asyncio.gather(accepting, *other_tasks, return_exceptions=True)
             await asyncio.sleep(0)  # closed connections release their file descriptors
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -276,13 +276,13 @@ def _compute_proof(key: bytes, challenge: bytes) -> bytes:
 
 def _replace_infinity(terms: RateLimits) -> RateLimits:
     """Return the rate limits with -1 instead of infinity, which JSON cannot represent."""
-    rates = tuple((-1.0 if math.isinf(most) else most, seconds) for most, seconds in terms.rates)
+    rates = tuple((-1.0 if math.isinf(calls) else calls, seconds) for calls, seconds in terms.rates)
     return RateLimits(terms.kind, rates)
 
 
 def _restore_infinity(terms: RateLimits) -> RateLimits:
     """Return the rate limits with each -1 of `_replace_infinity` converted back to infinity."""
-    rates = tuple((math.inf if most < 0 else most, seconds) for most, seconds in terms.rates)
+    rates = tuple((math.inf if calls < 0 else calls, seconds) for calls, seconds in terms.rates)
     return RateLimits(terms.kind, rates)
 
 
@@ -416,7 +416,7 @@ class _SlotCounter:
 
         The result has the seconds to wait until the last slot.
         """
-        slot_seconds = max(seconds / most for most, seconds in terms.rates)
+        slot_seconds = max(seconds / calls for calls, seconds in terms.rates)
         now = time.time()
         with self._lock:
             after = max(now, self._free_at.get(name, now))

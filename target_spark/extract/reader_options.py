@@ -89,9 +89,9 @@ class ReadOptions:
 
 def select_single_stream(tap: Tap, stream: str) -> Tap:
     """Select only the stream named ``stream`` in a tap, and return the tap."""
-    for name, each in tap.streams.items():
-        if each.selected != (name == stream):  # setting it discards the stream's sync plan
-            each.selected = name == stream
+    for name, other in tap.streams.items():
+        if other.selected != (name == stream):  # setting it discards the stream's sync plan
+            other.selected = name == stream
     return tap
 
 
@@ -143,8 +143,8 @@ def _discover_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     except (TargetSparkError, ConfigurationError):
         raise
     except Exception as error:  # noqa: BLE001  it is reported without secrets
-        why = describe_error(source, error)
-        raise FrameError(f"The tap {source.tap} cannot list its streams: {why}") from None
+        reason = describe_error(source, error)
+        raise FrameError(f"The tap {source.tap} cannot list its streams: {reason}") from None
 
 
 def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
@@ -158,7 +158,7 @@ def _find_stream(source: TapSpec, name: str) -> tuple[SchemaEvent, str]:
     streams = source.new().streams
     names: list[str] = []
     # Streams are rarely renamed, so the stream that has this name in the tap is tried first.
-    for stream in sorted(streams.values(), key=lambda each: each.name != name):
+    for stream in sorted(streams.values(), key=lambda candidate: candidate.name != name):
         stream.selected = True  # even if the catalog deselects it
         for schema_event in get_schemas(stream):
             if name in {str(schema_event.stream), schema_event.stream.name}:
@@ -255,9 +255,9 @@ def _read_document(
     try:
         return read(read_at_most(Path(value), STATE_BYTES), value)
     except (OSError, InputTooLargeError) as error:
-        why = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise UnsupportedError(
-            f"The option {option} names {value}, which cannot be read: {why}."
+            f"The option {option} names {value}, which cannot be read: {reason}."
         ) from None
 
 
@@ -290,10 +290,10 @@ def _get_count(options: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _get_choice(options: Mapping[str, str], name: str, words: Collection[str]) -> str | None:
+def _get_choice(options: Mapping[str, str], name: str, choices: Collection[str]) -> str | None:
     text = options.get(name)
-    if text is not None and text not in words:
-        raise UnsupportedError(f"The option {name} is {text!r}: expected {' or '.join(words)}.")
+    if text is not None and text not in choices:
+        raise UnsupportedError(f"The option {name} is {text!r}: expected {' or '.join(choices)}.")
     return text
 
 

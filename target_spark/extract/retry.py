@@ -54,12 +54,12 @@ def with_retries(
             exception is not chained, because its text may contain secrets.
     """
     pause = _FIRST_PAUSE_SECONDS
-    for left in reversed(range(tries)):
+    for tries_left in reversed(range(tries)):
         try:
             return step()
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001, PERF203  it is reported
             reason = describe(error)
-            if not left or isinstance(error, (*_NOT_RETRIED, *not_retried)):
+            if not tries_left or isinstance(error, (*_NOT_RETRIED, *not_retried)):
                 raise RetriesExhaustedError(reason) from None
             logger.warning("%s: %s; trying again.", where, reason)
             time.sleep(pause)

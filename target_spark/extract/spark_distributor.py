@@ -153,23 +153,23 @@ class SparkDistributor:
         results, address = self._run_with_retries(
             lambda spark, new_address: self._run(spark, task, new_address)
         )
-        failed = [each.result.number for each in results if each.result.error is not None]
+        failed = [result.result.number for result in results if result.result.error is not None]
         if in_order and failed:
             first_failed, all_rows = min(failed), address
             first_invalid = first_in_part(first_part + first_failed)
             _, address = self._run_with_retries(
                 lambda spark, copies: _copy_rows_below(spark, all_rows, copies, first_invalid)
             )
-            results = [each for each in results if each.result.number <= first_failed]
+            results = [result for result in results if result.result.number <= first_failed]
         starts = self._reserve_ordinals(results, first_part)
-        rows = sum(sum(each.result.counts.values()) for each in results)
+        rows = sum(sum(result.result.counts.values()) for result in results)
         seconds = time.monotonic() - started
         names = ", ".join(sorted({part.stream for part in parts}))
         message = "Spark read %d contexts of %s: %d rows in %.1f s; %d contexts failed."
         logger.info(message, len(parts), names, rows, seconds, len(failed))
         return WorkResults(
             list(_build_events(results, schemas, address, self._get_table_versions(parts), starts)),
-            [each.result for each in results],
+            [result.result for result in results],
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first_part: int) -> dict[int, int]:
@@ -178,7 +178,7 @@ class SparkDistributor:
         Return the first ordinal of each partition, by the partition's number in the run.
         ``first_part`` is the number of the job's first partition.
         """
-        counts = {each.result.number: sum(each.result.counts.values()) for each in results}
+        counts = {result.result.number: sum(result.result.counts.values()) for result in results}
         ordinal = self._reserve(sum(counts.values()))
         starts: dict[int, int] = {}
         for number in sorted(counts):
@@ -206,14 +206,14 @@ class SparkDistributor:
         family: dict[str, SyncStream] = {}
         for name in dict.fromkeys(part.stream for part in parts):
             stream = self._streams[name]
-            for each in (stream, *stream.descendent_streams):
-                if each.selected:
-                    family[each.name] = each
+            for member in (stream, *stream.descendent_streams):
+                if member.selected:
+                    family[member.name] = member
         schemas: dict[str, SchemaEvent] = {}
-        for each in family.values():
-            for schema in get_schemas(each):
+        for member in family.values():
+            for schema in get_schemas(member):
                 schemas[str(schema.stream)] = schema
-                self._tap_streams[str(schema.stream)] = each.name
+                self._tap_streams[str(schema.stream)] = member.name
         return schemas
 
     def _get_table_versions(self, parts: Sequence[WorkUnit]) -> dict[str, int]:
@@ -276,7 +276,9 @@ class SparkDistributor:
         results = [PartResult.read(row.value) for row in lines.collect()]
         if folder is not None:
             indices = {name: index for index, name in enumerate(task.streams)}
-            files = {(indices[name], each.file) for each in results for name in each.result.counts}
+            files = {
+                (indices[name], result.file) for result in results for name in result.result.counts
+            }
             publish_files(str(folder), files)
         return results
 
@@ -319,11 +321,11 @@ def _build_events(
     rows: Counter[str] = Counter()
     nbytes: Counter[str] = Counter()
     deletes: set[str] = set()
-    for each in results:
-        rows.update(each.result.counts)
-        nbytes.update(each.nbytes)
-        deletes.update(each.deletes)
-        yield from map(_parse_schema_event, each.schemas)
+    for output in results:
+        rows.update(output.result.counts)
+        nbytes.update(output.nbytes)
+        deletes.update(output.deletes)
+        yield from map(_parse_schema_event, output.schemas)
     for index, (name, schema) in enumerate(schemas.items()):
         if rows[name]:
             yield SpooledRows(

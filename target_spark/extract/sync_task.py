@@ -132,7 +132,7 @@ class SparkTask:
             part.number, self._sync_possibly_forked(part, sink, spool), dict(sink.counts)
         )
         spool.keep()
-        schemas = [asdict(each) for each in sink.schemas]
+        schemas = [asdict(schema) for schema in sink.schemas]
         return PartResult(result, spool.name, dict(sink.nbytes), sorted(sink.deletes), schemas)
 
     def _sync_possibly_forked(

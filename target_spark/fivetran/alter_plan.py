@@ -110,7 +110,7 @@ def plan_changes(
         reserved: Column names that new columns must not have in the table.
     """
     requested, current = requested_schema.by_name, before.by_name
-    kept = [
+    remaining = [
         _apply_request(column, requested.get(column.name))
         for column in before.columns
         if column.name in requested or not drops
@@ -120,7 +120,7 @@ def plan_changes(
     )
     changed = [
         column
-        for column in kept
+        for column in remaining
         if to_fivetran_type(column) != to_fivetran_type(current[column.name])
     ]
     new_types = {column.name: to_ddl(column, table_format) for column in changed}
@@ -129,7 +129,7 @@ def plan_changes(
     same_type = [column for column in changed if column not in retyped]
     return AlterPlan(
         before,
-        FivetranSchema((*kept, *added)),
+        FivetranSchema((*remaining, *added)),
         added,
         widened,
         converted=tuple(column for column in retyped if column not in widened),

@@ -137,23 +137,23 @@ def split_rows(chunks: Iterable[bytes], make_error: Callable[[str], Exception]) 
     Raises:
         Exception: The result of ``make_error``: a quoted cell is not closed, or a row is too long.
     """
-    held: list[bytes] = []
+    pending: list[bytes] = []
     is_open = False
     for chunk in chunks:
         end, is_open = _find_last_row_end(chunk, is_open)
         if end:
-            yield b"".join((*held, memoryview(chunk)[:end]))
-            held = [chunk[end:]]
+            yield b"".join((*pending, memoryview(chunk)[:end]))
+            pending = [chunk[end:]]
         else:
-            held.append(chunk)
-            if sum(map(len, held)) > _MAX_ROW_BYTES:
+            pending.append(chunk)
+            if sum(map(len, pending)) > _MAX_ROW_BYTES:
                 raise make_error(
                     f"has a row of more than {_MAX_ROW_BYTES >> 20} MB: a quoted cell is not"
                     " closed, or the row is too large to be loaded"
                 )
     if is_open:
         raise make_error("ends inside a quoted cell: it is truncated or damaged")
-    if rest := b"".join(held):
+    if rest := b"".join(pending):
         yield rest
 
 

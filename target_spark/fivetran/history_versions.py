@@ -124,9 +124,9 @@ def parse_versioned_schema(fivetran_schema: FivetranSchema, table: str) -> Versi
     return VersionedSchema(keyed, keys, *(keyed.by_name[name] for name in (START, END, ACTIVE)))
 
 
-def _make_history_error(table: str, why: str) -> TableError:
+def _make_history_error(table: str, reason: str) -> TableError:
     return TableError(
-        f"Table {table} keeps no versions of its rows: {why}. Nothing was written. Re-sync the"
+        f"Table {table} keeps no versions of its rows: {reason}. Nothing was written. Re-sync the"
         " table in history mode."
     )
 
@@ -203,8 +203,8 @@ def _find_base_versions(
     )
     best = Window.partitionBy(*schema.row_keys).orderBy(F.col(_RANK), start.desc())
     ranked = candidates.withColumn(_RANK, rank).where(F.col(_RANK).isNotNull())
-    chosen = ranked.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) == 1)
-    return chosen.select(
+    base_versions = ranked.withColumn(_RANK, F.row_number().over(best)).where(F.col(_RANK) == 1)
+    return base_versions.select(
         *columns,
         *(
             F.lit(col=False).alias(unmodified_flag(column))

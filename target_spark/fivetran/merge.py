@@ -161,13 +161,13 @@ def collapse_by_key(
         return latest_by_key(
             rows, MergeKeys(tuple(key.column for key in fivetran_schema.keys), ORDINAL)
         )
-    others = fivetran_schema.non_key_columns
+    non_keys = fivetran_schema.non_key_columns
     # Until the select below, the column of a flag holds the struct with the last value.
-    last = (_last_set_value(column).alias(unmodified_flag(column)) for column in others)
+    last = (_last_set_value(column).alias(unmodified_flag(column)) for column in non_keys)
     grouped = rows.groupBy(*map(column_ref, fivetran_schema.keys)).agg(
         _combined_kind().alias(OP), F.max(ORDINAL).alias(ORDINAL), *last
     )
-    values = [(column, F.col(quote(unmodified_flag(column)))) for column in others]
+    values = [(column, F.col(quote(unmodified_flag(column)))) for column in non_keys]
     return grouped.select(
         *(column_ref(key) for key in fivetran_schema.keys),
         *(value["is"].alias(column.column) for column, value in values),

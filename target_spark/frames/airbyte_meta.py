@@ -95,11 +95,11 @@ def build_meta(changes: str | None) -> str:
     source = _source_changes()
     if changes is None:
         return f"concat(`_meta`, if(`m` IS NULL, '[]', {source}), '}}')"
-    both = (
+    merged = (
         f"CASE WHEN {changes} = '[]' THEN {source} WHEN {source} = '[]' THEN {changes}"
         f" ELSE concat(left({source}, length({source}) - 1), ',', substring({changes}, 2)) END"
     )
-    return f"concat(`_meta`, if(`m` IS NULL, {changes}, {both}), '}}')"
+    return f"concat(`_meta`, if(`m` IS NULL, {changes}, {merged}), '}}')"
 
 
 def _source_changes() -> str:

@@ -202,7 +202,8 @@ class ArrowConverter:
     def _column_decoders(self) -> list[msgspec.json.Decoder[Any]]:
         """JSON decoders that decode the value of one column each, in column order."""
         types = (
-            self._decoded_type(each.type, (each.source,), exact=True) for each in self._columns
+            self._decoded_type(column.type, (column.source,), exact=True)
+            for column in self._columns
         )
         return [msgspec.json.Decoder(type_) for type_ in types]
 
@@ -437,8 +438,8 @@ def _check_range(values: pa.Array, integer: pa.DataType, first: int, last: int |
     ``integer`` is the Arrow integer type of the same width, as which the values are compared.
     """
     bounds = pc.min_max(values.view(integer)).as_py()
-    least, most = bounds["min"], bounds["max"]
-    if least is not None and (least < first or (last is not None and most > last)):
+    least, greatest = bounds["min"], bounds["max"]
+    if least is not None and (least < first or (last is not None and greatest > last)):
         raise ValueError
     return values
 

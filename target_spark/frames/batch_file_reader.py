@@ -497,14 +497,14 @@ def _build_record_sql(schema: StructType, json_properties: Collection[str]) -> s
             inserted as JSON, and any other value as a JSON string.
     """
     texts = [
-        each.name
-        for each in schema
-        if each.dataType.typeName() == "string" and each.name in json_properties
+        field.name
+        for field in schema
+        if field.dataType.typeName() == "string" and field.name in json_properties
     ]
     values = [
-        f"{_replace_nan(quote(each.name), each.dataType)} AS {quote(each.name)}"
-        for each in schema
-        if each.name not in texts
+        f"{_replace_nan(quote(field.name), field.dataType)} AS {quote(field.name)}"
+        for field in schema
+        if field.name not in texts
     ]
     plain = f"to_json(struct({', '.join(values)}), {_TO_JSON_OPTIONS})" if values else "'{}'"
     if not texts:

@@ -58,4 +58,6 @@ class CombinedFrame:
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda rows, more: rows.unionByName(more, allowMissingColumns=True), parts)
+    return reduce(
+        lambda rows, other_rows: rows.unionByName(other_rows, allowMissingColumns=True), parts
+    )

@@ -257,8 +257,8 @@ def describe_expected_type(type_: ColumnType) -> str:
     if isinstance(type_, Integer):
         return f"not an integer of {type_.bits} bits"
     if isinstance(type_, Decimal):
-        whole = type_.precision - type_.scale
-        return f"not a number of at most {whole} digits before and {type_.scale} after the point"
+        digits = type_.precision - type_.scale
+        return f"not a number of at most {digits} digits before and {type_.scale} after the point"
     return {
         Double: "not a number, or beyond the range of a double",
         Timestamp: _NO_DATE_TIME,

@@ -41,9 +41,9 @@ def _extract_text(path: tuple[str, ...], table_schema: TableSchema) -> str:
     """
     column = table_schema.column_fed_by(path[0])
     value = quote("r", path[0])
-    for at, part in enumerate(path[1:], 1):
+    for index, part in enumerate(path[1:], 1):
         if column is not None and isinstance(column.type, Text):
-            return _extract_from_json(value, path[at:])
+            return _extract_from_json(value, path[index:])
         column = _find_field(column, part)
         value = f"{value}.{quote(part)}"
     return _NULL_TEXT if column is None else f"CAST({value} AS STRING)"

@@ -159,11 +159,11 @@ def build_partition_null_checks(table_schema: TableSchema) -> dict[str, str]:
     The keys of the result describe the property and the text, for error messages.
     """
     return {
-        f"{source}: {words}, which a partition stores as null": (
+        f"{source}: {description}, which a partition stores as null": (
             f"coalesce({value} = {sql_literal(text)}, false)"
         )
         for source, value in _source_expressions(table_schema, table_schema.text_partitions).items()
-        for text, words in PARTITION_NULLS.items()
+        for text, description in PARTITION_NULLS.items()
     }
 
 
@@ -233,7 +233,8 @@ def build_arrays_by_type(
         values = ", ".join(map(get_value, members))
         arrays.append(f"transform(array({values}), `i` -> {build_sql(type_)}) AS `{name}{number}`")
         items |= {
-            each.source: f"`{name}{number}`[{position}]" for position, each in enumerate(members)
+            member.source: f"`{name}{number}`[{position}]"
+            for position, member in enumerate(members)
         }
     return tuple(arrays), items
 

@@ -83,8 +83,8 @@ class Action:
             text = hide(shlex.join(map(hide, self.command)))
         else:
             text = " ".join(hide(self.sql).split())
-        shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
-        return f"{self.setting} ({shown})"
+        text_shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
+        return f"{self.setting} ({text_shown})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ def parse_actions(config: Mapping[str, Any]) -> tuple[Action, ...]:
     return tuple(
         Action(
             f"after_load.{number}",
-            each.get("on", COMPLETE),
-            each.get("sql"),
-            tuple(each.get("command", ())),
-            each.get("timeout_seconds"),
+            entry.get("on", COMPLETE),
+            entry.get("sql"),
+            tuple(entry.get("command", ())),
+            entry.get("timeout_seconds"),
         )
-        for number, each in enumerate(entries)
+        for number, entry in enumerate(entries)
     )
 
 

@@ -262,8 +262,10 @@ class BatchWriter:
     @property
     def state_before(self) -> str | None:
         """The newest state (JSON) that earlier runs stored in this run's tables, or None."""
-        markers = [each.earlier_metadata for each in self._tables.values()]
-        last = find_latest_metadata(each for each in markers if each and each.job in self._run.jobs)
+        markers = [marker.earlier_metadata for marker in self._tables.values()]
+        last = find_latest_metadata(
+            marker for marker in markers if marker and marker.job in self._run.jobs
+        )
         return None if last is None else last.state
 
     def expect(self, expected: ExpectedMetadata) -> None:
@@ -559,8 +561,8 @@ class BatchWriter:
         sources = writer.sources(spark, table)
         merged, changes = diff_with_table(wanted, types, writer.can_widen, sources)
         prepared_columns = merged.with_text_partitions(writer.get_partition_columns(spark, table))
-        if made := tuple(change for change in changes if change.is_made):
-            writer.alter(spark, table, made)
+        if changes_made := tuple(change for change in changes if change.is_made):
+            writer.alter(spark, table, changes_made)
         progress.add_changes(changes)
         writer.annotate(spark, table, prepared_columns)
         if progress.drops_not_null:
@@ -735,8 +737,8 @@ class BatchWriter:
         """
         if request.mode is WriteMode.UPSERT:
             # With Spark Connect the rows of a MERGE are not counted, so the batch is staged.
-            kept = self._writer.keeps_batch and not is_remote_session(spark)
-            return not (kept or self._writer.is_empty(spark, request.table))
+            is_kept = self._writer.keeps_batch and not is_remote_session(spark)
+            return not (is_kept or self._writer.is_empty(spark, request.table))
         return request.mode is WriteMode.SCD2
 
     def _split_and_write(

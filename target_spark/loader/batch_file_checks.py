@@ -138,7 +138,9 @@ def check_batch_files(
         raise FilesError(f"Stream {event.stream}: {error}. {_NOTHING_COMMITTED}") from None
     encoding = _get_encoding(event)
     properties = object_schema(schema).get("properties") or {}
-    json_properties = frozenset(name for name, each in properties.items() if not _is_text(each))
+    json_properties = frozenset(
+        name for name, definition in properties.items() if not _is_text(definition)
+    )
     for path in event.paths:
         _check_url_allowed(event.stream, path, limits.schemes, roots)
     addresses = [_resolve_url(event.stream, path, encoding) for path in event.paths]

@@ -113,7 +113,7 @@ def _ingest_part(
     batch_files = [file for batch in batches for file in batch.files]
     with downloaded_files(spark, batch_files, folder, limits) as files:
         converted = spool_lines_from_files(spark, files, f"{address}/files", ordinal_shift)
-    spool = tuple(to_spark_uri(each) for batch in batches for each in batch.paths)
+    spool = tuple(to_spark_uri(path) for batch in batches for path in batch.paths)
     last_ordinal = batches[-1].last
     file_ordinals = (ordinal for ordinal, _ in converted.ordinal_offsets)
     # Only rows after a batch file get other ordinals.

@@ -370,6 +370,8 @@ def _describe_table(
         link = symlinks_dataset.Identifier("spark_catalog", identifier, "TABLE")
         facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet([link])
     if changes:
-        facet = DatasetFacet().with_additional_properties(changes=[dict(each) for each in changes])
+        facet = DatasetFacet().with_additional_properties(
+            changes=[dict(change) for change in changes]
+        )
         facets["targetSpark_columnChanges"] = facet
     return facets

@@ -112,11 +112,11 @@ class PendingStates:
         before = self._before(frontier)
         if not before:
             return []
-        for each in before:
-            del self._waiting[each.ordinal]
+        for state in before:
+            del self._waiting[state.ordinal]
         released = _newest_of_each(before)
         self._emitted = {
-            each.scope: each for each in _newest_of_each([*self._emitted.values(), *released])
+            state.scope: state for state in _newest_of_each([*self._emitted.values(), *released])
         }
         return released
 
@@ -128,30 +128,32 @@ class PendingStates:
         uncommitted row, or None if all rows are committed.
         """
         newest = _newest_of_each([*self._emitted.values(), *self._before(frontier)])
-        global_positions = [position for position, each in enumerate(newest) if each.scope is None]
+        global_positions = [
+            position for position, state in enumerate(newest) if state.scope is None
+        ]
         return newest[global_positions[-1] :] if global_positions else newest
 
-    def drop_replaced(self, firsts: Sequence[int]) -> None:
+    def drop_replaced(self, begins: Sequence[int]) -> None:
         """Drop each state that would be emitted together with a newer state of the same stream.
 
-        Two states are emitted together if no batch begins between them. ``firsts`` are the sorted
+        Two states are emitted together if no batch begins between them. ``begins`` are the sorted
         input positions at which the uncommitted batches begin. States of all streams are compared
         with each other only.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
         newest = {
-            (bisect_right(firsts, each.ordinal), each.scope): each
-            for each in self._waiting.values()
+            (bisect_right(begins, state.ordinal), state.scope): state
+            for state in self._waiting.values()
         }
         if len(newest) < len(self._waiting):
-            kept = sorted(newest.values(), key=lambda each: each.ordinal)
-            self._waiting = {each.ordinal: each for each in kept}
+            remaining = sorted(newest.values(), key=lambda state: state.ordinal)
+            self._waiting = {state.ordinal: state for state in remaining}
 
     def _before(self, frontier: int | None) -> list[CoveredState]:
         if frontier is None:
             return list(self._waiting.values())
-        return list(takewhile(lambda each: each.ordinal < frontier, self._waiting.values()))
+        return list(takewhile(lambda state: state.ordinal < frontier, self._waiting.values()))
 
 
 def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
@@ -160,7 +162,7 @@ def _newest_of_each(states: Sequence[CoveredState]) -> list[CoveredState]:
     Both ``states`` and the result are in input order.
     """
     newest: dict[Hashable, CoveredState] = {}
-    for each in states:
-        newest.pop(each.scope, None)  # so that the newest state is last
-        newest[each.scope] = each
+    for state in states:
+        newest.pop(state.scope, None)  # so that the newest state is last
+        newest[state.scope] = state
     return list(newest.values())

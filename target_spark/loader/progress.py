@@ -134,8 +134,8 @@ class _LiveLine:
         if not self._is_in_foreground():
             return
         reserve = "" if height == self._height else _reserve_last_line(height)
-        shown = set_cell_size(redact_line(text), width - 1).rstrip()
-        line = f"{reserve}{_SAVE}\x1b[m\x1b[{height};1H\x1b[2K{shown}{_RESTORE}"
+        fitted_text = set_cell_size(redact_line(text), width - 1).rstrip()
+        line = f"{reserve}{_SAVE}\x1b[m\x1b[{height};1H\x1b[2K{fitted_text}{_RESTORE}"
         if self._write(line, 0):
             self._height = height
 

@@ -228,10 +228,10 @@ class Report:
                 counts.quarantine = QuarantineSummary(table, location, replay)
             counts.quarantine.add(reasons)
 
-    def record_withheld(self, stream: str, why: str | None) -> None:
+    def record_withheld(self, stream: str, reason: str | None) -> None:
         """Store the reason why states after a stream's rows are held back; None if they are not."""
         with self._lock:
-            self._get_counts(stream).withheld = why
+            self._get_counts(stream).withheld = reason
 
     def count_nulled(self, stream: str, rows: int) -> None:
         """Count rows of a stream in which null replaced a value that does not fit its column."""
@@ -383,9 +383,9 @@ class Report:
     def describe_incomplete(self, stream: str) -> str:
         """Return a text about a stream: why its states are held back, and its quarantined rows."""
         counts = self.streams()[stream]
-        why = counts.withheld or "the rows of other versions stay in its table"
+        reason = counts.withheld or "the rows of other versions stay in its table"
         return (
-            f"Stream {stream} is not complete: {why}; no state that covers its rows is emitted."
+            f"Stream {stream} is not complete: {reason}; no state that covers its rows is emitted."
             f" {self._describe_quarantine(counts)}"
         )
 
@@ -438,16 +438,16 @@ def _format_table(streams: Mapping[str, StreamCounts]) -> list[str]:
     """
     if not streams:
         return []
-    shown = [
+    columns = [
         name
         for name in _COLUMNS
         if name in _ALWAYS_SHOWN or any(getattr(counts, name) for counts in streams.values())
     ]
-    if not {"updated", "deleted"} & set(shown):
-        shown = [name for name in shown if name != "inserted"]  # equal to written
-    head = ("stream", *(_COLUMNS[name][0] for name in shown))
+    if not {"updated", "deleted"} & set(columns):
+        columns = [name for name in columns if name != "inserted"]  # equal to written
+    head = ("stream", *(_COLUMNS[name][0] for name in columns))
     rows = [
-        (stream, *(_COLUMNS[name][1](getattr(counts, name)) for name in shown))
+        (stream, *(_COLUMNS[name][1](getattr(counts, name)) for name in columns))
         for stream, counts in streams.items()
     ]
     return _align_columns([head, *rows])

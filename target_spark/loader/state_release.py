@@ -242,16 +242,16 @@ class Ledger:
         Return None if all batches are committed. Batches of ``stream`` that begin at or before
         ``upto`` are treated as committed, to compute the result after their commit.
         """
-        firsts = (
+        ordinals = (
             batches.oldest_after(upto) if name == stream else batches.oldest()
             for name, batches in self._by_stream.items()
         )
-        return min((first for first in firsts if first is not None), default=None)
+        return min((first for first in ordinals if first is not None), default=None)
 
     def _drop_replaced_states(self) -> None:
-        firsts = sorted(self._first_ordinals())
-        self._newest_batch = firsts[-1] if firsts else -1
-        self._states.drop_replaced(firsts)
+        ordinals = sorted(self._first_ordinals())
+        self._newest_batch = ordinals[-1] if ordinals else -1
+        self._states.drop_replaced(ordinals)
 
     def _first_ordinals(self) -> Iterable[int]:
         for batches in self._by_stream.values():

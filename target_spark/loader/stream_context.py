@@ -331,10 +331,10 @@ def _name_stream_in_errors(event: SchemaEvent) -> Iterator[None]:
     except UnsupportedError:
         raise
     except Exception as error:
-        why = str(error) if isinstance(error, SchemaNotValidError) else "It is not a JSON Schema"
-        why = "It is nested too deeply" if isinstance(error, RecursionError) else why
+        reason = str(error) if isinstance(error, SchemaNotValidError) else "It is not a JSON Schema"
+        reason = "It is nested too deeply" if isinstance(error, RecursionError) else reason
         raise UnsupportedError(
-            f"The schema of stream {event.stream} cannot be resolved: {why}. Fix the schema in"
+            f"The schema of stream {event.stream} cannot be resolved: {reason}. Fix the schema in"
             " the tap."
         ) from error
 

@@ -200,11 +200,13 @@ class StreamMapper:
         name, schema = event.stream.name, dict(event.schema)
         self._mapper.register_raw_stream_schema(name, schema, list(event.keys))
         maps = [
-            each
-            for each in self._mapper.stream_maps[name]
-            if not isinstance(each, RemoveRecordTransform)
+            stream_map
+            for stream_map in self._mapper.stream_maps[name]
+            if not isinstance(stream_map, RemoveRecordTransform)
         ]
-        routes = tuple(_build_route(event.stream, each, schema, len(maps)) for each in maps)
+        routes = tuple(
+            _build_route(event.stream, stream_map, schema, len(maps)) for stream_map in maps
+        )
         if len(routes) == 1 and routes[0].transform is None and routes[0].stream == event.stream:
             return None
         return routes

@@ -110,8 +110,8 @@ class StrictCheck:
 
 def _reduce_to_structure(schema: JsonSchema) -> JsonSchema:
     """Return a copy of a JSON Schema that checks only fields and types, not formats or ranges."""
-    kept = {word: value for word, value in schema.items() if word in _OF_STRUCTURE}
-    reduced = map_subschemas(kept, _reduce_to_structure)
+    structure = {word: value for word, value in schema.items() if word in _OF_STRUCTURE}
+    reduced = map_subschemas(structure, _reduce_to_structure)
     # Two branches that differ only in a bound or a constant have the same structure.
     if "oneOf" in reduced:
         reduced["allOf"] = [*reduced.get("allOf", ()), {"anyOf": reduced.pop("oneOf")}]

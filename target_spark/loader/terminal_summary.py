@@ -51,7 +51,7 @@ def summarize_tables(report: Report, config: Mapping[str, Any]) -> Iterator[str]
     """
     if config.get("dry_run"):
         return
-    locations = {name: each.place for name, each in report.streams().items() if each.written}
+    locations = {name: counts.place for name, counts in report.streams().items() if counts.written}
     for name, location in list(locations.items())[:_SHOWN]:
         yield f"table of {name}: {_find_folder(location) or location}"
     if len(locations) > _SHOWN:
@@ -76,7 +76,7 @@ def suggest_faster_start(report: Report, config: Mapping[str, Any]) -> Iterator[
     total = report.as_dict()["seconds"]
     if start < max(_MIN_SECONDS, total / 2):
         return
-    rows = sum(each.received for each in report.streams().values())
+    rows = sum(stream.received for stream in report.streams().values())
     if advice := "; ".join(_find_faster_settings(rows, config)):
         yield f"The start of Spark took {start:.0f} of {total:.0f} s. To start faster: {advice}."
 

@@ -59,7 +59,7 @@ def undeclared_in(record: dict[str, Any], table_schema: TableSchema) -> list[str
     if table_schema.keeps_whole:
         return []
     paths = _iterate_undeclared(record, table_schema.columns, "")
-    return sorted({each for each in paths if not each.startswith(_METADATA_PREFIXES)})
+    return sorted({path for path in paths if not path.startswith(_METADATA_PREFIXES)})
 
 
 def _iterate_undeclared(

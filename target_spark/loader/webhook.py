@@ -74,8 +74,8 @@ def send_outcome(url: str, report: Mapping[str, Any]) -> None:
     Temporary failures are retried; a final failure is logged as a warning.
     """
     document = build_outcome(report)
-    _, *rest = re.split(r"[/?]", url.partition("://")[2], maxsplit=1)
-    register_secrets(send_outcome, Secrets.from_values(rest))  # the HTTP client logs it
+    _, *secrets = re.split(r"[/?]", url.partition("://")[2], maxsplit=1)
+    register_secrets(send_outcome, Secrets.from_values(secrets))  # the HTTP client logs it
     post = with_retries(
         wait_generator=_iterate_waits,
         max_tries=lambda: _TRIES,
@@ -120,8 +120,8 @@ def _iterate_waits() -> Generator[float, Any, None]:
     """
     failure = yield 0.0
     for tries in itertools.count(1):
-        asked = retry_after(getattr(failure, "response", None))
-        failure = yield min(2.0**tries if asked is None else asked, _LONGEST_WAIT)
+        requested_wait = retry_after(getattr(failure, "response", None))
+        failure = yield min(2.0**tries if requested_wait is None else requested_wait, _LONGEST_WAIT)
 
 
 def _format_instant(seconds: float) -> str:

@@ -137,8 +137,8 @@ def _add_kept_rows(
         F.col(quote(name)).eqNullSafe(F.col(f"{_NEW}{number}"))
         for number, name in enumerate(columns)
     ]
-    others = writer.rows(df.sparkSession, table).join(rows.select(*new), same, "left_anti")
-    return rows.unionByName(others.select(*map(quote, rows.columns)))
+    kept_rows = writer.rows(df.sparkSession, table).join(rows.select(*new), same, "left_anti")
+    return rows.unionByName(kept_rows.select(*map(quote, rows.columns)))
 
 
 def keeps_rows_of_sync(

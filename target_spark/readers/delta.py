@@ -59,10 +59,10 @@ def open_table(folder: Path, version: int | None, /) -> DeltaTable:
     try:
         return DeltaTable(folder, version)
     except DeltaError as error:
-        place = "" if version is None else f" at version {version}"
+        version_text = "" if version is None else f" at version {version}"
         cause = first_error_line(error)  # the lines behind it are a backtrace of Rust
         raise TableError(
-            f"{folder} cannot be read{place} without Spark: {cause}. {SPARK_HINT}"
+            f"{folder} cannot be read{version_text} without Spark: {cause}. {SPARK_HINT}"
         ) from error
 
 

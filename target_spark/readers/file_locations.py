@@ -43,8 +43,8 @@ def check_locations(folder: Path, files: Iterable[str], forbidden: str = r"\0") 
             raise _make_error(folder, file, "a regular file")
 
 
-def _make_error(folder: Path, file: str, what: str) -> TableError:
+def _make_error(folder: Path, file: str, expected: str) -> TableError:
     return TableError(
         f"{folder} cannot be read without Spark, because its metadata names the file {file!r},"
-        f" which is not {what}. If you trust the table, read it with Spark."
+        f" which is not {expected}. If you trust the table, read it with Spark."
     )

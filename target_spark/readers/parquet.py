@@ -46,8 +46,8 @@ def open_table(folder: Path, version: int | None, /) -> pyarrow.dataset.Dataset 
     """
     manifest = CommitManifest.read(folder) or CommitManifest()
     if version is not None:
-        kept = tuple(name for name in manifest.parts if get_commit_number(name) <= version)
-        manifest = replace(manifest, parts=kept)
+        earlier_parts = tuple(name for name in manifest.parts if get_commit_number(name) <= version)
+        manifest = replace(manifest, parts=earlier_parts)
     check_locations(folder, manifest.parts)
     return open_dataset(folder, manifest)
 

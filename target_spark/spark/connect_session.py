@@ -217,7 +217,7 @@ class ConnectSession:
     def _apply_settings(self, spark: SparkSession) -> None:
         for key, value in {**exact_conf(), **_SMALL_TABLE_SETTINGS}.items():
             spark.conf.set(key, value)
-        refused = _set_user_conf(spark, self._settings.conf)
+        rejected = _set_user_conf(spark, self._settings.conf)
         needed_values = {key: needed.value for key, needed in find_conflicts(spark.conf.getAll)}
         unchangeable = _set_user_conf(spark, needed_values)
         if unchangeable:
@@ -227,9 +227,9 @@ class ConnectSession:
                 f" {', '.join(needed_values[key] for key in unchangeable)}, which a session cannot"
                 " set. Start the server without these settings."
             )
-        if refused:
+        if rejected:
             raise UnsupportedError(
-                f"The setting spark has {', '.join(refused)}, which a single session of a Spark"
+                f"The setting spark has {', '.join(rejected)}, which a single session of a Spark"
                 " Connect server cannot set. Remove them here, and start the server with them."
             )
         self._end_unreachable_sessions()
@@ -315,7 +315,7 @@ def redact_address(url: str) -> str:
 def _collect_parameters(url: str) -> Secrets:
     """Return the values of a connection string's parameters, such as its token, to redact them."""
     _, _, parameters = url.partition(";")
-    return Secrets.from_values(each.partition("=")[2] for each in parameters.split(";"))
+    return Secrets.from_values(parameter.partition("=")[2] for parameter in parameters.split(";"))
 
 
 def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> list[str]:
@@ -326,12 +326,12 @@ def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> list[str]:
     """
     from pyspark.errors import PySparkException
 
-    refused: list[str] = []
+    rejected: list[str] = []
     for key, value in conf.items():
         if key in _START_SETTINGS:
             continue
         if key.startswith(_SERVER_SETTINGS):  # a session accepts it, but it has no effect there
-            refused.append(key)
+            rejected.append(key)
             continue
         try:
             if spark.conf.get(key, None) != value:
@@ -339,5 +339,5 @@ def _set_user_conf(spark: SparkSession, conf: Mapping[str, str]) -> list[str]:
         except PySparkException as error:
             if "CANNOT_MODIFY" not in (error.getCondition() or ""):
                 raise
-            refused.append(key)
-    return refused
+            rejected.append(key)
+    return rejected

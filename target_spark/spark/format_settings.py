@@ -40,8 +40,8 @@ def get_format_settings(table_format: str, conf: Mapping[str, str]) -> dict[str,
         key: conf.get(key, value) for key, value in FORMAT_SETTINGS.get(table_format, {}).items()
     }
     if _EXTENSIONS in out:
-        own, users = FORMAT_SETTINGS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS)
-        out[_EXTENSIONS] = f"{own},{users}" if users else own
+        extension, users = FORMAT_SETTINGS[table_format][_EXTENSIONS], conf.get(_EXTENSIONS)
+        out[_EXTENSIONS] = f"{extension},{users}" if users else extension
     for key, value in conf.items():
         if _CATALOG.fullmatch(key) and value in _ICEBERG_CATALOGS:
             # Each session has a separate cache, but several sessions write the same table.

@@ -66,7 +66,7 @@ def launch_environment(
         SparkUnavailableError: Java options contain an unpaired quotation mark or backslash.
     """
     environment = os.environ if environ is None else environ
-    submit_settings, rest = _parse_submit_arguments(
+    submit_settings, other_arguments = _parse_submit_arguments(
         environment.get(_SUBMIT_ARGUMENTS, "pyspark-shell")
     )
     settings = {**conf, **dict(item.partition("=")[::2] for item in submit_settings.conf)}
@@ -91,7 +91,7 @@ def launch_environment(
         else:  # Spark reads only the last of two files, and of a repeated key the last value
             text = f"{Path(submit_settings.properties_file).read_text(encoding='utf-8')}\n\n{text}"
         replace_file(folder / "spark.properties", text)
-        yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*arguments, *rest])}
+        yield {**variables, _SUBMIT_ARGUMENTS: shlex.join([*arguments, *other_arguments])}
 
 
 def get_utf8_locale(environ: Mapping[str, str]) -> dict[str, str]:
@@ -151,18 +151,18 @@ def _hide_options(key: str, text: str, file: Path) -> str:
         raise SparkUnavailableError(
             f"{key} has an unpaired quotation mark or backslash: correct it."
         )
-    shown: list[str] = []
+    visible: list[str] = []
     hidden: list[str] = []
     for option in _JAVA_OPTION.findall(text):
         plain = _unquote(option)
         if plain.startswith(_HIDDEN):
             hidden.append(plain)
         else:
-            shown.append(option)
+            visible.append(option)
     if hidden:
         replace_file(file, "".join(f"{_quote_for_java(option)}\n" for option in hidden))
-        shown.append(f'"@{file}"')
-    return " ".join(shown)
+        visible.append(f'"@{file}"')
+    return " ".join(visible)
 
 
 def _unquote(option: str) -> str:

@@ -757,20 +757,20 @@ def _explain_jvm_exit(code: int, settings: SparkSettings) -> SparkDiedError:
     """
     memory = settings.conf.get(_MEMORY) or _build_default_conf(settings.master)[_MEMORY]
     if code in _OUT_OF_MEMORY:
-        why = (
+        reason = (
             f"it ran out of memory: {_MEMORY} is {memory}. Increase it (in the setting spark), or"
             " decrease flush_bytes or flush_rows"
         )
     elif code == -signal.SIGKILL:
-        why = (
+        reason = (
             f"it was killed, perhaps by the system for lack of memory ({_MEMORY} is {memory});"
             " give the machine or the container more, or Spark less"
         )
     else:
-        why = f"signal {-code}" if code < 0 else f"exit code {code}"
-        why += "; its messages are on standard error"
+        reason = f"signal {-code}" if code < 0 else f"exit code {code}"
+        reason += "; its messages are on standard error"
     return SparkDiedError(
-        f"Spark's JVM ended in the middle of the run: {why}. Earlier commits are safe,"
+        f"Spark's JVM ended in the middle of the run: {reason}. Earlier commits are safe,"
         " and no state is ahead of them; start again."
     )
 

@@ -188,7 +188,9 @@ def classify_failure(error: BaseException) -> FailureKind:
         return FailureKind.ENGINE_LOST
     if _is_server_unavailable(error):
         return FailureKind.SERVER_LOST
-    python_names = [(f"{each.__module__}.", each.__name__) for each in type(error).__mro__]
+    python_names = [
+        (f"{error_class.__module__}.", error_class.__name__) for error_class in type(error).__mro__
+    ]
     is_jvm_lost = _is_jvm_lost("", python_names)  # such an error may have a number too
     if isinstance(error, OSError) and error.errno is not None and not is_jvm_lost:
         return _KINDS_BY_ERRNO.get(error.errno, FailureKind.PERMANENT)
@@ -241,8 +243,8 @@ def retry_transient(
             pause = pauses[0]
             if kind is FailureKind.CONFLICT:  # at random, so that the writers do not meet again
                 pause *= random.uniform(0.5, 1.5)  # noqa: S311
-            words = "%s: attempt %d failed and is repeated in %.2g s: %s"
-            logger.warning(words, operation, len(failures), pause, first_error_line(error))
+            message = "%s: attempt %d failed and is repeated in %.2g s: %s"
+            logger.warning(message, operation, len(failures), pause, first_error_line(error))
             count_retry("storage")
             _sleep(pause, stopping)
 
@@ -350,7 +352,7 @@ def _is_jvm_lost(text: str, names: _ClassNames) -> bool:
     if names[0] == _NO_RESPONSE:
         return True
     return any(name in _LOST_NAMES for _, name in names) or any(
-        words in text for words in _LOST_TEXTS
+        text_part in text for text_part in _LOST_TEXTS
     )
 
 
@@ -441,8 +443,8 @@ def _make_commit_error(operation: str, cause: str) -> StorageError:
 def _sleep(seconds: float, stopping: threading.Event) -> None:
     # The event is polled, because a signal handler in the same thread may set it.
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and not stopping.is_set():
-        time.sleep(min(left, _POLL_SECONDS))
+    while (remaining := end - time.monotonic()) > 0 and not stopping.is_set():
+        time.sleep(min(remaining, _POLL_SECONDS))
 
 
 _RECOGNIZERS: Final = (

@@ -51,12 +51,12 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
         folder = _require_local_path(address)
         if not folder.is_dir():
             return []
-        return sorted(each.name for each in folder.iterdir() if each.is_dir())
+        return sorted(status.name for status in folder.iterdir() if status.is_dir())
     system, path = _get_hadoop_objects(spark, address)
     if not system.exists(path):
         return []
-    folders = (each for each in system.listStatus(path) if each.isDirectory())
-    return sorted(each.getPath().getName() for each in folders)
+    folders = (status for status in system.listStatus(path) if status.isDirectory())
+    return sorted(status.getPath().getName() for status in folders)
 
 
 def remove_folder(spark: SparkSession, address: str) -> None:
@@ -138,8 +138,8 @@ def get_last_modified(spark: SparkSession, address: str) -> float | None:
     """
     if is_remote_session(spark):
         folder = _require_local_path(address)
-        files = (each for each in (folder, *folder.rglob("*")) if each.is_file())
-        return max((each.stat().st_mtime for each in files), default=None)
+        files = (file for file in (folder, *folder.rglob("*")) if file.is_file())
+        return max((file.stat().st_mtime for file in files), default=None)
     system, path = _get_hadoop_objects(spark, address)
     statuses = system.listFiles(path, True)  # noqa: FBT003  (recursively)
     times: list[float] = []
@@ -171,12 +171,12 @@ def flush_table(folder: Path, files: Iterable[Path], hints: Iterable[Path] = ())
     files, folders = list(files), {folder, folder.parent}
     for file in files:
         flush_to_disk(file)
-        folders |= {file.parent, *(each for each in file.parents if folder in each.parents)}
+        folders |= {file.parent, *(path for path in file.parents if folder in path.parents)}
     for file in (*(file.with_name(f".{file.name}.crc") for file in files), *hints):
         with suppress(FileNotFoundError):
             flush_to_disk(file)
-    for each in folders:
-        flush_to_disk(each)
+    for path in folders:
+        flush_to_disk(path)
 
 
 def _require_local_path(address: str) -> Path:

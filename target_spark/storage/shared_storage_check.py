@@ -122,14 +122,14 @@ def _temporary_folder(folder: Path) -> Iterator[None]:
 
     Folders that exist already are kept. Created folders that are not empty at the end are kept too.
     """
-    new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
-        for each in new_folders:
+        for path in new_folders:
             with suppress(OSError):  # a run has written something there meanwhile
-                each.rmdir()
+                path.rmdir()
 
 
 @contextmanager

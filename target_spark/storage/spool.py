@@ -431,7 +431,9 @@ def encode_lines(rows: Rows, first_ordinal: int) -> Iterator[bytes]:
     """
     fields: list[Iterable[Any]] = [count(first_ordinal), _get_times(rows), repeat(rows.version)]
     if rows.meta is not None:
-        fields.append(_NO_METADATA if each is None else msgspec.Raw(each) for each in rows.meta)
+        fields.append(
+            _NO_METADATA if metadata is None else msgspec.Raw(metadata) for metadata in rows.meta
+        )
     longest = max(map(len, rows.rows))
     if longest < _LONG_RECORD:
         line = _Line if rows.meta is None else _LineWithMeta

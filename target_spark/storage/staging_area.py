@@ -130,8 +130,8 @@ class StagingArea:
                 remove_folder(spark, each)
                 self._undeleted.discard(each)
         except Exception as error:  # noqa: BLE001  (the rows are safe, or the run fails)
-            words = "Rows that are no longer needed could not be removed from %s: %s"
-            logger.warning(words, address, first_error_line(error))
+            message = "Rows that are no longer needed could not be removed from %s: %s"
+            logger.warning(message, address, first_error_line(error))
 
     def _delete_abandoned_folders(self, spark: SparkSession) -> None:
         """Delete the remote folders that killed runs of this job left. Later calls do nothing."""
@@ -146,8 +146,8 @@ class StagingArea:
                     if other != self._address and self._is_abandoned(spark, other, name):
                         remove_folder(spark, other)
             except Exception as error:  # noqa: BLE001  (a later run does it)
-                words = "Files of earlier runs at %s could not be removed: %s"
-                logger.warning(words, job_folder, first_error_line(error))
+                message = "Files of earlier runs at %s could not be removed: %s"
+                logger.warning(message, job_folder, first_error_line(error))
 
     def _is_abandoned(self, spark: SparkSession, address: str, name: str) -> bool:
         """Return True if the run that created the folder ``name`` at ``address`` has ended.

@@ -124,7 +124,7 @@ def list_subfolders(folder: Path) -> list[Path]:
     The folder ``lost+found`` of a volume is left out if this user may not read it.
     """
     return sorted(
-        each
-        for each in folder.iterdir()
-        if each.is_dir() and (each.name != "lost+found" or os.access(each, os.R_OK | os.X_OK))
+        path
+        for path in folder.iterdir()
+        if path.is_dir() and (path.name != "lost+found" or os.access(path, os.R_OK | os.X_OK))
     )

@@ -114,21 +114,21 @@ def sanitize_names(names: Sequence[str], reserved: Collection[str] = ()) -> dict
         names: The names of the properties in one table or struct.
         reserved: Column names that must not be used.
     """
-    taken = {fold_case(name) for name in reserved}
+    used = {fold_case(name) for name in reserved}
     result: dict[str, str] = {}
     allowed = {name: _replace_invalid_characters(name) for name in set(names)}
     for name in sorted(allowed, key=lambda name: (allowed[name] != name, name)):
-        if fold_case(allowed[name]) not in taken:
+        if fold_case(allowed[name]) not in used:
             result[name] = allowed[name]
-            taken.add(fold_case(allowed[name]))
+            used.add(fold_case(allowed[name]))
     numbers: dict[str, int] = {}  # the last number used for each name
     for name in sorted(allowed.keys() - result.keys()):
         number = numbers.get(fold_case(allowed[name]), 1) + 1
-        while fold_case(f"{allowed[name]}_{number}") in taken:
+        while fold_case(f"{allowed[name]}_{number}") in used:
             number += 1
         numbers[fold_case(allowed[name])] = number
         result[name] = f"{allowed[name]}_{number}"
-        taken.add(fold_case(result[name]))
+        used.add(fold_case(result[name]))
     return {name: result[name] for name in names}
 
 

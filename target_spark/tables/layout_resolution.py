@@ -55,7 +55,7 @@ def resolve_layout(
         UnsupportedError: A layout setting in ``streams.<name>``, for this stream only, cannot be
             applied.
     """
-    own = options.streams.get(str(stream), StreamOptions())
+    stream_options = options.streams.get(str(stream), StreamOptions())
     settings = options.of(stream)
     remarks: list[str] = []
 
@@ -67,7 +67,7 @@ def resolve_layout(
             reason = find_fault(field_)
             if reason is None:
                 applicable.append(field_)
-            elif getattr(own, setting):
+            elif getattr(stream_options, setting):
                 raise UnsupportedError(
                     f"streams.{stream}.{setting}: {reason}. Remove it, or name a property that"
                     " the stream's schema has."

@@ -66,13 +66,13 @@ class QuarantineSummary:
 
     def add(self, reasons: Iterable[Reason]) -> None:
         """Add the errors of further quarantined rows; keep only the 100 most frequent errors."""
-        by_text = {each.reason: each for each in self.reasons}
-        for each in reasons:
-            before = by_text.get(each.reason)
-            by_text[each.reason] = (
-                each if before is None else replace(before, rows=before.rows + each.rows)
+        by_text = {reason.reason: reason for reason in self.reasons}
+        for reason in reasons:
+            before = by_text.get(reason.reason)
+            by_text[reason.reason] = (
+                reason if before is None else replace(before, rows=before.rows + reason.rows)
             )
-        self.reasons = sorted(by_text.values(), key=lambda each: -each.rows)[:_KEPT]
+        self.reasons = sorted(by_text.values(), key=lambda reason: -reason.rows)[:_KEPT]
 
     def describe(
         self, rows: int, received: int, *, withheld: bool = False, dry_run: bool = False
@@ -89,11 +89,11 @@ class QuarantineSummary:
             dry_run: True if the run was a dry run, which writes no rows.
         """
         subject = f"{rows:,} of {received:,} rows do not fit their columns and"
-        why = describe_reasons(self.reasons)
+        reasons = describe_reasons(self.reasons)
         if dry_run:
-            return f"{subject} would go to table {self.table}. Why: {why}."
+            return f"{subject} would go to table {self.table}. Why: {reasons}."
         where = f"{subject} are in table {self.table} ({self.place})"
-        return f"{where}. Why: {why}. {self._remedy(withheld=withheld)}"
+        return f"{where}. Why: {reasons}. {self._remedy(withheld=withheld)}"
 
     def _remedy(self, *, withheld: bool) -> str:
         if self.replay is None:
@@ -112,9 +112,9 @@ def describe_reasons(reasons: Sequence[Reason]) -> str:
 
     ``reasons`` must be sorted with the most frequent error first.
     """
-    more = len(reasons) - _SHOWN
+    unnamed = len(reasons) - _SHOWN
     parts = list(map(str, reasons[:_SHOWN]))
-    return "; ".join([*parts, f"{more} more reasons"] if more > 0 else parts)
+    return "; ".join([*parts, f"{unnamed} more reasons"] if unnamed > 0 else parts)
 
 
 def replay_command(stream: str, config: Sequence[str]) -> str:

@@ -246,9 +246,9 @@ class EngineSession:
 
         A commit in progress may be completed or lost. Other runs continue.
         """
-        own, attachment = self._own_session, self._attachment
-        if own is not None:
-            own.kill()
+        own_session, attachment = self._own_session, self._attachment
+        if own_session is not None:
+            own_session.kill()
         elif attachment is not None:  # the engine sees the end and cancels the run's jobs
             attachment.connection.close()
 

@@ -101,7 +101,7 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
         OSError: The folder of the engine cannot be created.
     """
     folder = EngineFolder.make(identity.key)
-    given = {
+    start_input = {
         "folder": str(folder.path),
         "identity": identity.parts,
         "settings": {
@@ -114,7 +114,7 @@ def _start_process(settings: SparkSettings, identity: Identity) -> bool:
     }
     process = subprocess.run(  # noqa: S603  (this program; it forks and ends)
         [sys.executable, "-c", _PROGRAM],
-        input=json.dumps(given, default=dict).encode(),  # a mapping may be no dict
+        input=json.dumps(start_input, default=dict).encode(),  # a mapping may be no dict
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",  # modules in the working folder are not imported

@@ -38,7 +38,7 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
         return df.drop(keys.order)
     by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
     order = [F.col(quote(name)) for name in (*by_cursor, keys.order)]
-    newest_first = [each.desc() for each in order]  # null is the lowest value
+    newest_first = [column.desc() for column in order]  # null is the lowest value
     window = Window.partitionBy(*(F.col(quote(key)) for key in keys.columns))
     if keys.deleted is None:
         ranked = df.withColumn(_RANK, F.row_number().over(window.orderBy(*newest_first)))

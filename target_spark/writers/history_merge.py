@@ -81,8 +81,8 @@ class HistoryMerge:
         if END in actions:
             yield Matched(self.ended, _is(END))
         if BEGIN in actions and self.current is None:
-            others = (name for name in self.columns if name not in self.keys)
-            yield Matched({name: source_column(name) for name in others}, _is(BEGIN))
+            non_keys = (name for name in self.columns if name not in self.keys)
+            yield Matched({name: source_column(name) for name in non_keys}, _is(BEGIN))
 
 
 def _is(action: str) -> str:

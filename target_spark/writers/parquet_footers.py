@@ -74,7 +74,7 @@ def delta_statistics(file: Path) -> str:
 
     footer = pq.read_metadata(file)
     least: dict[str, Any] = {}
-    most: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     for number in range(min(INDEXED_COLUMNS, footer.num_columns)):
         column = footer.schema.column(number)
@@ -84,13 +84,13 @@ def delta_statistics(file: Path) -> str:
             footer.row_group(group).column(number).statistics
             for group in range(footer.num_row_groups)
         ]
-        if not all(each is not None and each.has_null_count for each in chunks):
+        if not all(chunk is not None and chunk.has_null_count for chunk in chunks):
             continue
-        nulls[column.name] = sum(each.null_count for each in chunks)
+        nulls[column.name] = sum(chunk.null_count for chunk in chunks)
         bounds = _get_column_bounds(chunks)
         if bounds is not None:
-            least[column.name], most[column.name] = bounds
-    statistics = {"numRecords": footer.num_rows, "minValues": least, "maxValues": most}
+            least[column.name], greatest[column.name] = bounds
+    statistics = {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest}
     return _encode({**statistics, "nullCount": nulls}).decode()
 
 
@@ -99,12 +99,12 @@ def _get_column_bounds(chunks: list[Any]) -> tuple[Any, Any] | None:
 
     ``chunks`` are Parquet's statistics of the column, one for each row group of the file.
     """
-    nonempty = [each for each in chunks if each.has_min_max or each.num_values]
-    if not nonempty or not all(each.has_min_max for each in nonempty):
+    nonempty = [chunk for chunk in chunks if chunk.has_min_max or chunk.num_values]
+    if not nonempty or not all(chunk.has_min_max for chunk in nonempty):
         return None
     try:
-        least, most = min(each.min for each in nonempty), max(each.max for each in nonempty)
-        return _to_lower_bound(least), _to_upper_bound(most)
+        least, greatest = min(chunk.min for chunk in nonempty), max(chunk.max for chunk in nonempty)
+        return _to_lower_bound(least), _to_upper_bound(greatest)
     except (OverflowError, UnicodeDecodeError, _UnboundedError):
         return None
 

@@ -102,13 +102,13 @@ def compute_changes(
 
 def initial_versions(batch: DataFrame, keys: MergeKeys) -> DataFrame:
     """Return the row versions that a batch inserts into an empty SCD2 table."""
-    nothing = F.lit(None)
+    null = F.lit(None)
     events = _add_times_and_values(batch, keys)
     compared = events.withColumns(
         {
-            _BEFORE: nothing.cast(events.schema[_STATE].dataType),
-            _VERSION_BEFORE: nothing.cast("bigint"),
-            _SINCE: nothing.cast("bigint"),
+            _BEFORE: null.cast(events.schema[_STATE].dataType),
+            _VERSION_BEFORE: null.cast("bigint"),
+            _SINCE: null.cast("bigint"),
         }
     )
     first_versions = _build_changes(compared, keys, _get_written_columns(batch, keys)).where(
@@ -205,11 +205,11 @@ def _join_current_state(events: DataFrame, versions: DataFrame, keys: MergeKeys)
     latest row version. A value that the table does not have is null.
     """
     names = _get_key_aliases(keys)
-    state, begun = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
+    state, started = F.struct(_STATE, _VERSION_BEFORE), F.coalesce(_MICROS, F.lit(0))
     latest = versions.groupBy(*names).agg(
         F.max(F.greatest(_MICROS, _SINCE)).alias(_SINCE),
-        F.max_by(F.when(F.col(_CURRENT), state), F.when(F.col(_CURRENT), begun)).alias(_CURRENT),
-        F.max_by(_CURSOR_BEFORE, begun).alias(_CURSOR_BEFORE),
+        F.max_by(F.when(F.col(_CURRENT), state), F.when(F.col(_CURRENT), started)).alias(_CURRENT),
+        F.max_by(_CURSOR_BEFORE, started).alias(_CURSOR_BEFORE),
     )
     latest = latest.select(
         *names,
@@ -320,8 +320,8 @@ def _is_outdated(keys: MergeKeys) -> Column:
     caller ignores such records, because they would undo later changes.
     """
     micros, since, times = F.col(_MICROS), F.col(_SINCE), F.col(_TIMES)
-    begun = F.exists(times, lambda at: at.between(micros, micros + _MAX_SHIFT))
-    older = begun & (micros < since - _MAX_SHIFT)
+    has_begun = F.exists(times, lambda time: time.between(micros, micros + _MAX_SHIFT))
+    older = has_begun & (micros < since - _MAX_SHIFT)
     if keys.cursor is not None:
         older |= times.isNotNull() & (_col(keys.cursor) < F.col(_CURSOR_BEFORE))
     if keys.deleted is not None:
@@ -425,9 +425,9 @@ def _number_changes(events: DataFrame, keys: MergeKeys) -> DataFrame:
         same = Window.partitionBy(*map(_col, keys.columns), F.col(_NUMBER)).orderBy(
             _col(keys.order)
         )
-        whole = same.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+        whole_partition = same.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
         version = _col(keys.version)
-        numbered = numbered.withColumn(keys.version, F.last(version).over(whole))
+        numbered = numbered.withColumn(keys.version, F.last(version).over(whole_partition))
         other = ~version.eqNullSafe(F.col(_VERSION_BEFORE))
         unchanged = (F.col(_NUMBER) == 0) & F.col(_LAST) & F.col(_STATE).isNotNull()
         return numbered.withColumn(_TOUCHES, unchanged & other)
@@ -438,14 +438,14 @@ def _set_version_times(changed: DataFrame, keys: MergeKeys) -> DataFrame:
     """Set the start and end time of each SCD2 row version. Start times increase within each key."""
     by_key = _make_ordered_window(keys)
     earliest = F.max(F.col(_MICROS) - F.col(_NUMBER)).over(_make_window_so_far(keys))
-    at = F.timestamp_micros(F.col(_NUMBER) + F.greatest(F.col(_SINCE), earliest))
+    time = F.timestamp_micros(F.col(_NUMBER) + F.greatest(F.col(_SINCE), earliest))
     deleted = F.lit(None).cast("timestamp") if keys.deleted is None else _col(keys.deleted)
-    timed = changed.withColumns({_AT: at, _MARK: deleted})
+    timed = changed.withColumns({_AT: time, _MARK: deleted})
     until = F.lead(_AT).over(by_key)
     row = {VALID_FROM: F.col(_AT), VALID_TO: until, IS_CURRENT: until.isNull()}
     if keys.deleted is not None:
-        nothing = F.lit(None).cast(changed.schema[keys.deleted].dataType)
-        row[keys.deleted] = nothing if keys.hard_delete else F.lead(_MARK).over(by_key)
+        null = F.lit(None).cast(changed.schema[keys.deleted].dataType)
+        row[keys.deleted] = null if keys.hard_delete else F.lead(_MARK).over(by_key)
     return timed.withColumns(row)
 
 

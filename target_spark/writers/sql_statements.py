@@ -115,10 +115,14 @@ def version_delete_condition(deletion: VersionDelete) -> str:
     Table versions come from the ACTIVATE_VERSION messages of Singer taps. Rows that are already
     marked as deleted, and ended row versions of an scd2 table, are excluded.
     """
-    others = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
+    is_other = f"NOT ({quote(deletion.column)} <=> {deletion.version}L)"
     if deletion.history:
-        return f"{quote(IS_CURRENT)} AND {others}"
-    return others if deletion.deleted is None else f"{others} AND {quote(deletion.deleted)} IS NULL"
+        return f"{quote(IS_CURRENT)} AND {is_other}"
+    return (
+        is_other
+        if deletion.deleted is None
+        else f"{is_other} AND {quote(deletion.deleted)} IS NULL"
+    )
 
 
 def build_end_values(deletion: VersionDelete) -> dict[str, str]:

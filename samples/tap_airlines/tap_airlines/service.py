@@ -79,8 +79,8 @@ class API:
                 since = query.get("updated_since", "0001-01-01T00:00:00Z")
                 first = datetime.fromisoformat(since.replace("Z", "+00:00"))
                 rows = self.flights.get(carrier, [])
-                found = [row for row in rows if _parse_time(row["updated_at"]) >= first]
-                return _make_page(found, query)
+                matching = [row for row in rows if _parse_time(row["updated_at"]) >= first]
+                return _make_page(matching, query)
             case _:
                 return Response(404, {"error": "Not found."})
 

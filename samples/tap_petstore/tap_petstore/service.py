@@ -60,8 +60,8 @@ def _handle(target: str) -> tuple[int, Any]:
             statuses = parse_qs(url.query).get("status", [])
             return 200, [pet for pet in PETS if pet["status"] in statuses]
         case ["store", "order", number] if number.isdigit():
-            found = [order for order in ORDERS if order["id"] == int(number)]
-            return (200, found[0]) if found else (404, {"message": "Order not found"})
+            matching = [order for order in ORDERS if order["id"] == int(number)]
+            return (200, matching[0]) if matching else (404, {"message": "Order not found"})
         case _:
             return 404, {"message": "null for uri"}
 

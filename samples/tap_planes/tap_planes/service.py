@@ -57,7 +57,7 @@ def execute_query(rows: list[JsonObject], query: str, variables: JsonObject) -> 
     begin = int(variables.get("after") or 0)
     end = begin + int(variables.get("first") or 100)
     page = rows[begin:end]
-    edges = [{"cursor": str(begin + place), "node": row} for place, row in enumerate(page, 1)]
+    edges = [{"cursor": str(begin + index), "node": row} for index, row in enumerate(page, 1)]
     info = {"endCursor": str(begin + len(page)), "hasNextPage": end < len(rows)}
     tokens = iter(TOKENS.findall(query[query.index("{") :]))
     next(tokens)

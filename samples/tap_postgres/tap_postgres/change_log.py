@@ -173,8 +173,8 @@ class _Table:
         """
         if self.written_keys and (self.stream.name, *self._get_key(row)) in self.written_keys:
             names = [*(name for _, name, _ in self.columns), *self.absent]
-            if found := self._look_up(row, names):
-                return {**found, DELETED_AT: None}
+            if row_before := self._look_up(row, names):
+                return {**row_before, DELETED_AT: None}
         return self._make_deletion(row, transaction)
 
     def _make_record(self, row: Row) -> Record:
@@ -221,8 +221,8 @@ class _Table:
         with self.stream.database.connect() as connection:
             options = {"stream_results": False}
             result = connection.execute(self.lookup, parameters, execution_options=options)
-            found = result.mappings().one_or_none()
-        return {name: found[name] for name in names} if found else {}
+            values = result.mappings().one_or_none()
+        return {name: values[name] for name in names} if values else {}
 
     def _get_key(self, row: Row) -> list[bytes]:
         """Return the texts of a row's keys.
@@ -330,8 +330,8 @@ def _check_table(stream: PostgresStream, relation: Relation) -> bool:
     """
     values = {"oid": str(relation.oid), "schema": relation.schema, "table": relation.table}
     with stream.database.connect() as connection:
-        found = connection.execute(sa.text(COLUMN_TYPES), values)
-        present: dict[str, int] = {row[0]: row[1] for row in found}
+        rows = connection.execute(sa.text(COLUMN_TYPES), values)
+        present: dict[str, int] = {row[0]: row[1] for row in rows}
         is_deferrable = connection.scalar(sa.text(DEFERRABLE), values)
     if not present:
         raise LogError(f"Table '{stream.name}' was replaced by another one. {READ_AGAIN}")
@@ -426,8 +426,8 @@ class PostgresLog(ChangeLog):
                 )
         values = {"publication": self._publication}
         is_complete = connection.scalar(sa.text(PUBLICATION), values)
-        found = connection.execute(sa.text(PUBLISHED), values)
-        published = {(row[0], row[1]): row[2] for row in found}
+        rows = connection.execute(sa.text(PUBLISHED), values)
+        published = {(row[0], row[1]): row[2] for row in rows}
         tables = {name: self.streams[name].table_name for name in names}
         missing = [_quote(*table) for table in tables.values() if table not in published]
         publication = _quote(self._publication)
@@ -458,29 +458,29 @@ class PostgresLog(ChangeLog):
     def _check_slot(self, connection: sa.Connection, starts: Mapping[str, int | None]) -> None:
         """Check that the slot has the changes since each start; create it if there is no start."""
         known = {name: start for name, start in starts.items() if start is not None}
-        found = self._find_slot(connection)
-        if found is None:
+        slot = self._find_slot(connection)
+        if slot is None:
             if known:
                 raise LogError(f"There is no slot '{self._slot}' any more. {READ_AGAIN}")
             self._create_slot(connection)
             return
-        if found.plugin != "pgoutput" or not found.is_here:
+        if slot.plugin != "pgoutput" or not slot.is_here:
             raise ConfigurationError(
                 f"The slot '{self._slot}' is of another plugin or database: choose another name in"
                 " replication_slot_name."
             )
-        if found.active_pid is not None:
+        if slot.active_pid is not None:
             raise LogError(
-                f"The slot '{self._slot}' is in use by process {found.active_pid} of the server:"
+                f"The slot '{self._slot}' is in use by process {slot.active_pid} of the server:"
                 " wait until the other run has ended, or choose another name in"
                 " replication_slot_name."
             )
-        if found.wal_status == "lost":
+        if slot.wal_status == "lost":
             raise LogError(
                 f"The server has removed the log that slot '{self._slot}' needs: drop the slot with"
                 f" pg_drop_replication_slot and check max_slot_wal_keep_size. {READ_AGAIN}"
             )
-        late = [name for name, start in known.items() if start < found.confirmed]
+        late = [name for name, start in known.items() if start < slot.confirmed]
         if late:
             raise LogError(
                 f"The slot '{self._slot}' no longer has the changes of {', '.join(late)} since"
@@ -491,9 +491,9 @@ class PostgresLog(ChangeLog):
         """Return the row of `SLOT`; wait until the server has released it after a killed run."""
         deadline = time.monotonic() + SLOT_SECONDS
         while True:
-            found = connection.execute(sa.text(SLOT), {"slot": self._slot}).one_or_none()
-            if found is None or found.active_pid is None or time.monotonic() > deadline:
-                return found
+            slot = connection.execute(sa.text(SLOT), {"slot": self._slot}).one_or_none()
+            if slot is None or slot.active_pid is None or time.monotonic() > deadline:
+                return slot
             time.sleep(WAIT_SECONDS)
 
     def _create_slot(self, connection: sa.Connection) -> None:

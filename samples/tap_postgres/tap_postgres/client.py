@@ -184,7 +184,9 @@ class PostgresConnector(SQLConnector):
             is_view,
             reflected_columns=columns,
             reflected_pk=reflected_pk if has_key else None,
-            reflected_indices=[one for one in reflected_indices or [] if _is_key(one, required)],
+            reflected_indices=[
+                index for index in reflected_indices or [] if _is_key(index, required)
+            ],
         )
 
     def get_table_columns(
@@ -295,8 +297,10 @@ class PostgresStream(SQLStream):
         if not (new := [name for name in names if name not in known]):
             return False
         entries = self.database.discover_catalog_entries()
-        [schema] = [one["schema"] for one in entries if one["tap_stream_id"] == self.tap_stream_id]
-        added = {name: one for name, one in schema["properties"].items() if name in new}
+        [schema] = [
+            entry["schema"] for entry in entries if entry["tap_stream_id"] == self.tap_stream_id
+        ]
+        added = {name: entry for name, entry in schema["properties"].items() if name in new}
         known.update(added)
         self.schema["properties"].update(added)
         return bool(added)
@@ -355,8 +359,8 @@ def _is_log_based(entry: CatalogEntry) -> bool:
 
 def _get_sent_type(column: Any, types: Mapping[str, int]) -> int:
     """Return the type OID whose loader reads the text of a query's column."""
-    own = types.get(column.name)
-    return own if own == BOX_ARRAY else int(column.type_code)
+    declared = types.get(column.name)
+    return declared if declared == BOX_ARRAY else int(column.type_code)
 
 
 def _compose(

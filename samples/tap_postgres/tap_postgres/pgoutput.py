@@ -149,45 +149,45 @@ def decode(data: bytes) -> Message | None:
 
 
 def _read_begin(data: bytes) -> tuple[Message, int]:
-    lsn, at, _ = _BEGIN(data, 1)
-    return Begin(lsn, at), 21
+    lsn, time, _ = _BEGIN(data, 1)
+    return Begin(lsn, time), 21
 
 
 def _read_relation(data: bytes) -> tuple[Message, int]:
     [oid] = _INT32(data, 1)
-    schema, at = _read_name(data, 5)
-    table, at = _read_name(data, at)
-    [count] = _INT16(data, at + 1)  # after the replica identity
-    at += 3
+    schema, position = _read_name(data, 5)
+    table, position = _read_name(data, position)
+    [count] = _INT16(data, position + 1)  # after the replica identity
+    position += 3
     columns = []
     for _ in range(count):
-        is_key = bool(data[at] & 1)
-        name, at = _read_name(data, at + 1)
-        columns.append(Column(name, is_key, _INT32(data, at)[0]))
-        at += 8  # after the type's modifier
-    return Relation(oid, schema or "pg_catalog", table, tuple(columns)), at
+        is_key = bool(data[position] & 1)
+        name, position = _read_name(data, position + 1)
+        columns.append(Column(name, is_key, _INT32(data, position)[0]))
+        position += 8  # after the type's modifier
+    return Relation(oid, schema or "pg_catalog", table, tuple(columns)), position
 
 
 def _read_insert(data: bytes) -> tuple[Message, int]:
     _require(data, 5, b"N")
-    new, at = _read_row(data, 6)
-    return Insert(_INT32(data, 1)[0], new), at
+    new, position = _read_row(data, 6)
+    return Insert(_INT32(data, 1)[0], new), position
 
 
 def _read_update(data: bytes) -> tuple[Message, int]:
-    old, at = None, 5
+    old, position = None, 5
     if data[5:6] != b"N":
         _require(data, 5, b"KO")
-        old, at = _read_row(data, 6)
-        _require(data, at, b"N")
-    new, at = _read_row(data, at + 1)
-    return Update(_INT32(data, 1)[0], old, new), at
+        old, position = _read_row(data, 6)
+        _require(data, position, b"N")
+    new, position = _read_row(data, position + 1)
+    return Update(_INT32(data, 1)[0], old, new), position
 
 
 def _read_delete(data: bytes) -> tuple[Message, int]:
     _require(data, 5, b"KO")
-    old, at = _read_row(data, 6)
-    return Delete(_INT32(data, 1)[0], old), at
+    old, position = _read_row(data, 6)
+    return Delete(_INT32(data, 1)[0], old), position
 
 
 def _read_truncate(data: bytes) -> tuple[Message, int]:
@@ -198,17 +198,17 @@ def _read_truncate(data: bytes) -> tuple[Message, int]:
     return Truncate(struct.unpack_from(f">{count}I", data, 6)), end
 
 
-def _read_row(data: bytes, at: int) -> tuple[Row, int]:
+def _read_row(data: bytes, position: int) -> tuple[Row, int]:
     """Return the row that starts at an offset, and the offset of its end."""
-    [count] = _INT16(data, at)
-    at += 2
+    [count] = _INT16(data, position)
+    position += 2
     row: Row = []
     for _ in range(count):
-        kind = data[at]
+        kind = data[position]
         if kind == _TEXT:
-            start = at + 5
-            at = start + _INT32(data, at + 1)[0]
-            row.append(data[start:at])
+            start = position + 5
+            position = start + _INT32(data, position + 1)[0]
+            row.append(data[start:position])
             continue
         if kind == _NULL:
             row.append(None)
@@ -216,17 +216,17 @@ def _read_row(data: bytes, at: int) -> tuple[Row, int]:
             row.append(UNCHANGED)
         else:
             raise ValueError(kind)
-        at += 1
-    return row, at
+        position += 1
+    return row, position
 
 
-def _read_name(data: bytes, at: int) -> tuple[str, int]:
-    end = data.index(b"\0", at)
-    return data[at:end].decode(), end + 1
+def _read_name(data: bytes, position: int) -> tuple[str, int]:
+    end = data.index(b"\0", position)
+    return data[position:end].decode(), end + 1
 
 
-def _require(data: bytes, at: int, kinds: bytes) -> None:
-    if data[at] not in kinds:
+def _require(data: bytes, position: int, kinds: bytes) -> None:
+    if data[position] not in kinds:
         raise ValueError(kinds)
 
 

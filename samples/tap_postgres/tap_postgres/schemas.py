@@ -55,10 +55,10 @@ class PostgresSQLToJSONSchema(SQLToJSONSchema):
     @to_jsonschema.register
     def numeric_to_jsonschema(self, column_type: sqltypes.Numeric[Any]) -> JsonSchema:
         """Return the schema of a decimal; ``multipleOf`` is 0.01 for two decimal places."""
-        schema, places = self._make_nullable_number(column_type), column_type.scale
-        if places is None or self.use_singer_decimal:
+        schema, scale = self._make_nullable_number(column_type), column_type.scale
+        if scale is None or self.use_singer_decimal:
             return schema
-        return {**schema, "multipleOf": Decimal(1).scaleb(-places) if places > 0 else 10**-places}
+        return {**schema, "multipleOf": Decimal(1).scaleb(-scale) if scale > 0 else 10**-scale}
 
     @to_jsonschema.register
     def float_to_jsonschema(self, column_type: sqltypes.Float[Any]) -> JsonSchema:

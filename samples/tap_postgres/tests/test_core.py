@@ -26,7 +26,7 @@ def select_all_streams() -> dict[str, Any]:
     """Return the tap's catalog with all streams selected."""
     catalog: dict[str, Any] = TapPostgres(config=CONFIG).catalog_dict
     for entry in catalog["streams"]:
-        [root] = [found for found in entry["metadata"] if not found["breadcrumb"]]
+        [root] = [item for item in entry["metadata"] if not item["breadcrumb"]]
         root["metadata"]["selected"] = True
     return catalog
 

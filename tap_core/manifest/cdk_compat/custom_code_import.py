@@ -115,9 +115,9 @@ def _make_error(error: Exception, folder: Path) -> ManifestError:
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if root in frame.filename
     ]
-    place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    location = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
     if isinstance(error, SyntaxError) and error.filename:
-        place = f"{error.filename}, line {error.lineno}: "
+        location = f"{error.filename}, line {error.lineno}: "
     message = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         if error.name.startswith(_PREFIX):
@@ -125,7 +125,7 @@ def _make_error(error: Exception, folder: Path) -> ManifestError:
             message = f"there is no file {file}.py next to the manifest."
         else:
             message = f"the package '{error.name.partition('.')[0]}' is not installed: install it."
-    return ManifestError(f"{place}{message}")
+    return ManifestError(f"{location}{message}")
 
 
 def _get_file(module: ModuleType) -> str:
@@ -162,7 +162,7 @@ def _run_init(package: ModuleType) -> None:
     """
     if package.__dict__.get("IS_RUN"):
         return
-    files = [Path(place, "__init__.py") for place in package.__path__]
+    files = [Path(folder, "__init__.py") for folder in package.__path__]
     if (file := next((path for path in files if path.is_file()), None)) is None:
         return
     package.__dict__["IS_RUN"] = True

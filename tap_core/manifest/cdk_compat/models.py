@@ -222,6 +222,6 @@ class DefaultBackoffException(requests.HTTPError):
 class UserDefinedBackoffException(DefaultBackoffException):
     """HTTP error after which the request is to be sent again, after ``backoff`` seconds."""
 
-    def __init__(self, backoff: float, request: Any, response: Any, **more: Any) -> None:
-        super().__init__(request, response, **more)
+    def __init__(self, backoff: float, request: Any, response: Any, **kwargs: Any) -> None:
+        super().__init__(request, response, **kwargs)
         self.backoff: float = backoff

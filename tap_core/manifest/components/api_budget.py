@@ -104,8 +104,8 @@ class HttpRequestRegexMatcher:
         return compile_pattern(self.url_path_pattern) if self.url_path_pattern else None
 
 
-def _contains(given: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
-    return all(str(given.get(name)) == str(value) for name, value in wanted.items())
+def _contains(actual: Mapping[str, object], expected: Mapping[str, object]) -> bool:
+    return all(str(actual.get(name)) == str(value) for name, value in expected.items())
 
 
 @dataclass(frozen=True, kw_only=True)

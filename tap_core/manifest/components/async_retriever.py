@@ -44,9 +44,9 @@ class AsyncJobStatusMap:
 
     def __post_init__(self) -> None:
         """Raise ManifestError if the same API status is listed twice."""
-        words = [word for kind in get_args(JobStatus) for word in getattr(self, kind)]
-        for word in words:
-            if words.count(word) > 1:
+        statuses = [word for kind in get_args(JobStatus) for word in getattr(self, kind)]
+        for word in statuses:
+            if statuses.count(word) > 1:
                 raise ManifestError(f"The status '{word}' is listed twice: list it once.")
 
     def get_status(self, api_status: str) -> JobStatus | None:

@@ -288,11 +288,11 @@ class JwtAuthenticator:
         return self.secret_key
 
 
-def _refuse_reserved(given: Mapping[str, Any], names: tuple[str, ...], option: str) -> None:
-    taken = [name for name in names if name in given]
-    if taken:
+def _refuse_reserved(options: Mapping[str, Any], names: tuple[str, ...], option: str) -> None:
+    reserved = [name for name in names if name in options]
+    if reserved:
         raise ManifestError(
-            f"`{option}` has {', '.join(taken)}: use the separate options, or remove what"
+            f"`{option}` has {', '.join(reserved)}: use the separate options, or remove what"
             " the authenticator sets itself."
         )
 
@@ -411,16 +411,16 @@ class OAuthAuthenticator:
     @property
     def _declared_refusals(self) -> list[TokenRefusals]:
         """Refusals that the authenticator and its updater declare, at most one for each."""
-        places: list[OAuthAuthenticator | RefreshTokenUpdater] = [self]
+        components: list[OAuthAuthenticator | RefreshTokenUpdater] = [self]
         if self.refresh_token_updater is not None:
-            places.append(self.refresh_token_updater)
+            components.append(self.refresh_token_updater)
         declared = [
             TokenRefusals(
-                frozenset(place.refresh_token_error_status_codes),
-                place.refresh_token_error_key,
-                frozenset(place.refresh_token_error_values),
+                frozenset(component.refresh_token_error_status_codes),
+                component.refresh_token_error_key,
+                frozenset(component.refresh_token_error_values),
             )
-            for place in places
+            for component in components
         ]
         return [refusals for refusals in declared if any(vars(refusals).values())]
 

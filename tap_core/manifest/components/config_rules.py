@@ -143,8 +143,8 @@ class ValidateAdheresToSchema:
         for fault in get_validator_class()(schema).iter_errors(value):
             path = "".join(f"[{key!r}]" for key in fault.absolute_path)
             where = f" at {path}" if path else ""
-            wanted = json.dumps(fault.validator_value, default=str)
-            raise ValueError(f"it does not match the schema{where}: {fault.validator} {wanted}")
+            expected = json.dumps(fault.validator_value, default=str)
+            raise ValueError(f"it does not match the schema{where}: {fault.validator} {expected}")
 
 
 class CustomValidationStrategy(Custom):
@@ -215,7 +215,9 @@ class ConfigNormalizationRules:
 
     def convert(self, config: dict[str, Any]) -> None:
         """Apply all migrations, then all transformations, to ``config`` in place."""
-        migrations = [change for each in self.config_migrations for change in each.transformations]
+        migrations = [
+            change for migration in self.config_migrations for change in migration.transformations
+        ]
         for transformation in (*migrations, *self.transformations):
             transformation.change(config)
 

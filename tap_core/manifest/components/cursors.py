@@ -301,10 +301,10 @@ class CustomCursorReader:
 
         The next slice is requested from the class only after the previous one was closed.
         """
-        for given in self._cursor.stream_slices():
-            stream_slice = given
+        for cursor_slice in self._cursor.stream_slices():
+            stream_slice = cursor_slice
             if not isinstance(stream_slice, CdkStreamSlice):
-                stream_slice = CdkStreamSlice(partition={}, cursor_slice=dict(given or {}))
+                stream_slice = CdkStreamSlice(partition={}, cursor_slice=dict(cursor_slice or {}))
             self._latest = None
             self.is_past = False
             select = getattr(self._cursor, "select_state", None)

@@ -238,8 +238,8 @@ class CustomRecordFilter(Custom):
 
     def keeps(self, record: Record, scope: TemplateScope) -> bool:
         """Return True if the connector's class keeps the record, False if it drops the record."""
-        kept = self.instance.filter_records([record], **_make_request_arguments(scope))
-        return any(True for _ in kept)
+        filtered = self.instance.filter_records([record], **_make_request_arguments(scope))
+        return any(True for _ in filtered)
 
 
 class CustomTransformation(Custom):

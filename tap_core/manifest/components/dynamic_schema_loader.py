@@ -93,17 +93,17 @@ class SchemaTypeIdentifier:
     schema_pointer: list[str] = field(default_factory=list)
     types_mapping: list[TypesMap] = field(default_factory=list)
 
-    def fields(self, described: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
+    def fields(self, response: Any, config: Mapping[str, Any]) -> Iterator[tuple[str, JsonSchema]]:
         """Yield the name and the JSON Schema of each field that a response describes.
 
         Args:
-            described: The response that describes the fields.
+            response: The response that describes the fields.
             config: The connector's config.
 
         Raises:
             ManifestError: There is no list of fields, a name is not a string, or a type is unknown.
         """
-        descriptions = make_getter(self.schema_pointer)(described)
+        descriptions = make_getter(self.schema_pointer)(response)
         if not isinstance(descriptions, list):
             raise ManifestError(
                 f"The response has no list of fields at {self.schema_pointer}: check"
@@ -151,8 +151,8 @@ class DynamicSchemaLoader:
 
         The list is read from the first record of `retriever`.
         """
-        described = next(iter(stream.iterate_records(self.retriever)), None)
-        fields = self.schema_type_identifier.fields(described, self.config) if described else ()
+        response = next(iter(stream.iterate_records(self.retriever)), None)
+        fields = self.schema_type_identifier.fields(response, self.config) if response else ()
         properties: dict[str, Any] = {
             name: schema for name, schema in fields if self._keeps(name, schema)
         }

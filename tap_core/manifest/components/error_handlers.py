@@ -235,8 +235,8 @@ class DefaultErrorHandler:
         The first response filter that matches decides. If none does, a status below 400 is a
         success, and other statuses have default actions.
         """
-        for each in self.response_filters or ():
-            resolution = each.find_resolution(response, scope)
+        for response_filter in self.response_filters or ():
+            resolution = response_filter.find_resolution(response, scope)
             if resolution is not None:
                 return resolution
         return default_resolution(response)

@@ -94,15 +94,15 @@ def _make_unique_names(header: list[str]) -> list[str]:
     if another column already has the name: ``['a', 'a', 'a.1']`` becomes ``['a', 'a.2', 'a.1']``.
     """
     names = [name or f"Unnamed: {index}" for index, name in enumerate(header)]
-    taken = set(names)
+    used = set(names)
     counts: Counter[str] = Counter()
     # The columns with a name come first, so that they keep it.
     for index in sorted(range(len(names)), key=lambda index: not header[index]):
         name = names[index]
         if counts[name]:
-            while (unique := f"{name}.{counts[name]}") in taken:
+            while (unique := f"{name}.{counts[name]}") in used:
                 counts[name] += 1
             names[index] = unique
-            taken.add(unique)
+            used.add(unique)
         counts[name] += 1
     return names

@@ -352,14 +352,14 @@ class UnionPartitionRouter:
         Raises:
             ManifestError: The context has no value for the partition field.
         """
-        others = dict(context)
-        if self.partition_field not in others:
+        other_fields = dict(context)
+        if self.partition_field not in other_fields:
             raise ManifestError(
                 f"A router of the union yields a slice without the partition field"
                 f" '{self.partition_field}'."
             )
-        value = others.pop(self.partition_field)
-        extra_fields = {**getattr(context, "extra_fields", {}), **others}
+        value = other_fields.pop(self.partition_field)
+        extra_fields = {**getattr(context, "extra_fields", {}), **other_fields}
         return PartitionSlice({self.partition_field: value}, extra_fields=extra_fields)
 
     def put(self, request: Any, scope: TemplateScope) -> None:

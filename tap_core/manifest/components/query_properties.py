@@ -174,8 +174,12 @@ class QueryProperties:
 
         Several requests read one page if the API limits the properties per request.
         """
-        given, always = self.property_list, self.always_include_properties
-        names = given.read_names(stream) if isinstance(given, PropertiesFromEndpoint) else given
+        names_or_source, always = self.property_list, self.always_include_properties
+        names = (
+            names_or_source.read_names(stream)
+            if isinstance(names_or_source, PropertiesFromEndpoint)
+            else names_or_source
+        )
         select = self.property_selector
         chosen = None if select is None else select.select_names(stream)
         if self.property_chunking is not None:

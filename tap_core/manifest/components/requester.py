@@ -374,8 +374,8 @@ def _evaluate_fields(fields: Any, scope: TemplateScope) -> dict[str, Any]:
     if isinstance(fields, dict):
         return {
             str(resolve(name, scope)): value
-            for name, each in fields.items()
-            if (value := resolve(each, scope)) is not None and value != ""
+            for name, template in fields.items()
+            if (value := resolve(template, scope)) is not None and value != ""
         }
     mapping = resolve(fields, scope)
     if isinstance(mapping, str):
@@ -404,9 +404,9 @@ def _evaluate_document(document: Any, scope: TemplateScope) -> Any:
     if isinstance(document, dict):
         return {
             resolve(name, scope): value
-            for name, each in document.items()
-            if (value := _evaluate_document(each, scope)) is not None
+            for name, template in document.items()
+            if (value := _evaluate_document(template, scope)) is not None
         }
     if isinstance(document, list):
-        return [_evaluate_document(each, scope) for each in document]
+        return [_evaluate_document(template, scope) for template in document]
     return None if document == "" else document

@@ -214,7 +214,7 @@ def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalo
             "a catalog must be an object with a list of 'streams'; this one has none"
         )
     items = list(streams.items())
-    if any(isinstance(each.value, dict) and "tap_stream_id" in each.value for each in items):
+    if any(isinstance(item.value, dict) and "tap_stream_id" in item.value for item in items):
         raise document.make_error(
             "this is a catalog of Singer; a configured catalog of Airbyte is needed, such as the"
             " output of the command 'discover'"
@@ -277,10 +277,10 @@ def _parse_stream(entry: JsonNode) -> ConfiguredStream:
 
 
 def _parse_sync_mode(node: JsonNode) -> str:
-    given = node.text()
-    mode = FULL_REFRESH if given is None else given.lower()
+    text = node.text()
+    mode = FULL_REFRESH if text is None else text.lower()
     if mode not in (FULL_REFRESH, INCREMENTAL):
-        raise node.make_error(f"'{given}' is not a sync mode: use {FULL_REFRESH} or {INCREMENTAL}")
+        raise node.make_error(f"'{text}' is not a sync mode: use {FULL_REFRESH} or {INCREMENTAL}")
     return mode
 
 
@@ -333,12 +333,12 @@ def _resolve_replication(stream: SyncStream, wanted: ConfiguredStream, source: s
     Raises:
         CatalogFileError: The stream does not support the configured cursor field.
     """
-    own = _Replication.of(stream)
-    if wanted.sync_mode == FULL_REFRESH or not own.is_possible:
-        return own._replace(method=REPLICATION_FULL_TABLE)
-    if not own.is_free:
-        return own
-    cursor = _choose_cursor(stream, wanted, own.key, source)
+    replication = _Replication.of(stream)
+    if wanted.sync_mode == FULL_REFRESH or not replication.is_possible:
+        return replication._replace(method=REPLICATION_FULL_TABLE)
+    if not replication.is_free:
+        return replication
+    cursor = _choose_cursor(stream, wanted, replication.key, source)
     return _Replication(REPLICATION_INCREMENTAL, cursor, is_free=True)
 
 
@@ -401,13 +401,13 @@ def _select(metadata: MetadataMapping, path: Breadcrumb, known: Any, wanted: Any
         wanted: Schema of the object in the configured catalog. If it has no properties, all
             properties are selected.
     """
-    asked = get_properties(wanted)
+    chosen = get_properties(wanted)
     for name, definition in get_properties(known).items():
         crumb = (*path, "properties", name)
         node = metadata[crumb]
-        apply_selection(node, wanted=not asked or name in asked)
+        apply_selection(node, wanted=not chosen or name in chosen)
         if node.selected:
-            _select(metadata, crumb, definition, asked.get(name))
+            _select(metadata, crumb, definition, chosen.get(name))
 
 
 def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -> JsonSchema:
@@ -418,16 +418,16 @@ def _remove_unwanted(known: JsonSchema, wanted: Any, *, in_list: bool = False) -
     configured catalog, which has the selected properties.
     """
     result = dict(known)
-    asked, properties = get_properties(wanted), get_properties(known)
-    if asked and properties:
+    chosen, properties = get_properties(wanted), get_properties(known)
+    if chosen and properties:
         if known.get("additionalProperties") and not wanted.get("additionalProperties"):
             result["additionalProperties"] = False
         result["properties"] = {
-            name: _remove_unwanted(inner, asked.get(name), in_list=in_list)
+            name: _remove_unwanted(inner, chosen.get(name), in_list=in_list)
             if isinstance(inner, dict)
             else inner
             for name, inner in properties.items()
-            if name in asked or not in_list
+            if name in chosen or not in_list
         }
     items = known.get("items")
     if isinstance(items, dict) and isinstance(wanted, Mapping):

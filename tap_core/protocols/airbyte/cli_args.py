@@ -87,8 +87,8 @@ class AirbyteCommand(Command):
         param: Any
         for param in self.params:
             if param.metavar is not None:
-                words = f"{param.opts[0]} {param.metavar}"
-                yield words if param.required else f"[{words}]"
+                usage = f"{param.opts[0]} {param.metavar}"
+                yield usage if param.required else f"[{usage}]"
 
     def _describe_error(self, ctx: Any, error: Any) -> str:
         """Return the message for the user about an error of typer's command-line parser."""

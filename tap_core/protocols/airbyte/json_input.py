@@ -43,8 +43,8 @@ class JsonNode:
         """
         members = self.members()
         name = next((name for name in names if members.get(name) is not None), names[0])
-        place = f"{self.place}.{name}" if self.place else name
-        return JsonNode(members.get(name), self.source, self.error, place)
+        path = f"{self.place}.{name}" if self.place else name
+        return JsonNode(members.get(name), self.source, self.error, path)
 
     def with_name(self, name: object) -> JsonNode:
         """Return a copy that shows ``name`` in error messages, as in ``streams[0] ('users')``."""

@@ -71,11 +71,11 @@ def redirect_logging(handler: MessageHandler) -> Iterator[None]:
     If standard error is a terminal, they are also written there.
     """
     root = logging.getLogger()
-    shown = contextlib.nullcontext() if _is_terminal() else without_console()
+    console = contextlib.nullcontext() if _is_terminal() else without_console()
     logging.captureWarnings(capture=True)
     root.addHandler(handler)
     try:
-        with shown, warnings.catch_warnings():
+        with console, warnings.catch_warnings():
             warnings.filterwarnings("once", category=DeprecationWarning)
             yield
     finally:

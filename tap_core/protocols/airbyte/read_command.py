@@ -84,7 +84,7 @@ def _check_stream_maps(tap: SyncTap, names: Collection[str]) -> None:
     if not tap.config.get("stream_maps"):
         return
     for name in names:
-        others = {each.stream_alias for each in tap.streams[name].stream_maps} - {name}
+        others = {stream_map.stream_alias for stream_map in tap.streams[name].stream_maps} - {name}
         if others:
             raise StreamMapConfigError(
                 f"The setting stream_maps sends stream '{name}' as {', '.join(sorted(others))},"

@@ -232,7 +232,9 @@ class AirbyteReader:
     ) -> None:
         self._check = check
         self._checks_records = fails_on_undeclared or check is not None
-        self._expected = {each.schema_event.stream: each for each in expected}
+        self._expected = {
+            expected_stream.schema_event.stream: expected_stream for expected_stream in expected
+        }
         self._by_name = _index_by_name(self._expected)
         self._fails_on_undeclared = fails_on_undeclared
         self._lines = MessageLines(_FORMAT, self._handle_invalid, self._handle_unknown)
@@ -406,7 +408,7 @@ class AirbyteReader:
         """Yield the schema of each stream in the catalog. Second and later calls yield nothing."""
         if not self._has_yielded_schemas:
             self._has_yielded_schemas = True
-            yield from (each.schema_event for each in self._expected.values())
+            yield from (expected_stream.schema_event for expected_stream in self._expected.values())
 
     def _resolve_stream(self, name: str, namespace: str | None) -> StreamId:
         """Return the catalog's identifier for a stream that a message names.

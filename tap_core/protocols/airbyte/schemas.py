@@ -179,14 +179,14 @@ def _are_disjoint(choices: Sequence[Mapping[str, Any]]) -> bool:
 
     A value then matches at most one of them, so that ``anyOf`` means the same as ``oneOf``.
     """
-    seen: set[str] = set()
+    earlier_types: set[str] = set()
     for choice in choices:
         types = set(get_types(choice))
         if "integer" in types:
             types.add("number")
-        if not types or not types.isdisjoint(seen):
+        if not types or not types.isdisjoint(earlier_types):
             return False
-        seen |= types
+        earlier_types |= types
     return True
 
 

@@ -101,16 +101,19 @@ def _parse_lines(content: bytes, source: str, document_error: ValueError) -> Ite
     for number, line in enumerate(content.split(b"\n"), 1):
         if not line.strip(b" \t\r\0"):
             continue
-        place = f"line {number}"
+        location = f"line {number}"
         try:
-            yield JsonNode(parse_json(line), source, StateFileError, place)
+            yield JsonNode(parse_json(line), source, StateFileError, location)
         except ValueError as line_error:
             if is_first:
                 raise JsonNode(None, source, StateFileError).make_error(
                     f"this is not JSON: {describe_json_error(document_error)}"
                 ) from None
             logger.warning(
-                "%s, %s, is cut off and skipped: %s", source, place, describe_json_error(line_error)
+                "%s, %s, is cut off and skipped: %s",
+                source,
+                location,
+                describe_json_error(line_error),
             )
         is_first = False
 

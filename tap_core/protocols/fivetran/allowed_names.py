@@ -30,7 +30,7 @@ def get_variable_name(plugin: str, suffix: str) -> str:
 
 def parse_names(text: str | None) -> tuple[str, ...]:
     """Split a comma-separated list: ``"a, b,"`` -> ``("a", "b")``. None becomes ``()``."""
-    return tuple(part for each in (text or "").split(",") if (part := each.strip()))
+    return tuple(part for item in (text or "").split(",") if (part := item.strip()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +60,18 @@ class AllowedNames:
         """Return True if the operator allows calls to set the setting ``name``."""
         return any(_matches(pattern, name) for pattern in self.names)
 
-    def check(self, refused: Iterable[str], known: Iterable[str] = ()) -> None:
-        """Check that the operator allows all settings in ``refused``.
+    def check(self, restricted: Iterable[str], known: Iterable[str] = ()) -> None:
+        """Check that the operator allows all settings in ``restricted``.
 
         Args:
-            refused: Names of settings in a call that need the operator's permission.
+            restricted: Names of settings in a call that need the operator's permission.
             known: Names of all settings. The message suggests one of them for a misspelled name.
 
         Raises:
             ConfigurationError: A setting is not allowed. The message names the settings and the
                 environment variable, but no values.
         """
-        names = sorted({_format_name(name) for name in refused if not self.allows(name)})
+        names = sorted({_format_name(name) for name in restricted if not self.allows(name)})
         if names:
             raise ConfigurationError(
                 f"{list_names(names)}: a call may not set this.{suggest(names[0], known)} Remove it"

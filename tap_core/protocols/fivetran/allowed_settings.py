@@ -39,12 +39,12 @@ def check_allowed_settings(
         ConfigurationError: A setting is not allowed. The message says how to allow it.
     """
     document = inline_references(schema)
-    refused = (
+    restricted = (
         name
         for name, value in settings.items()
         if (name == _BATCH_SETTING and isinstance(value, Mapping)) or not _declares(document, name)
     )
-    allowance.check(refused, document.get("properties") or {})
+    allowance.check(restricted, document.get("properties") or {})
 
 
 def _declares(schema: Mapping[str, Any], name: str) -> bool:

@@ -102,11 +102,11 @@ def _find_common_type(types: set[ColumnType]) -> ColumnType:
     For example, it is LONG for INT and LONG. Return JSON if decimals would need too many digits, if
     one of the types is not a number type, or if there are no types.
     """
-    data_types = {each.type for each in types}
+    data_types = {type_.type for type_ in types}
     if not types:
         return _JSON
     if data_types <= {*INTEGER_BITS}:
-        return max(types, key=lambda each: INTEGER_BITS[each.type])
+        return max(types, key=lambda type_: INTEGER_BITS[type_.type])
     if data_types <= {*INTEGER_BITS, DataType.DOUBLE}:
         return ColumnType(DataType.DOUBLE)
     if data_types <= {*INTEGER_BITS, DataType.DECIMAL}:
@@ -197,7 +197,7 @@ def _find_common_decimal(types: set[ColumnType]) -> ColumnType:
 
     The types are integers and decimals. If they would need more than 38 digits, return JSON.
     """
-    scale = max(each.scale for each in types)
+    scale = max(type_.scale for type_ in types)
     digits = max(map(_count_integer_digits, types)) + scale
     return ColumnType(DataType.DECIMAL, digits, scale) if digits <= MAX_DIGITS else _JSON
 

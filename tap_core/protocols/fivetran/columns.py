@@ -94,12 +94,12 @@ def build_columns(schema_event: SchemaEvent) -> tuple[SourceColumn, ...]:
     return tuple(columns)
 
 
-def _choose_record_name(taken: Mapping[str, Any]) -> str:
+def _choose_record_name(columns: Mapping[str, Any]) -> str:
     """Return an unused column name, such as "record", for a column with the whole record as JSON.
 
-    If "record" is in ``taken``, underscores are put before it, as in "_record".
+    If "record" is in ``columns``, underscores are put before it, as in "_record".
     """
     name = WHOLE_RECORD
-    while name in taken:
+    while name in columns:
         name = f"_{name}"
     return name

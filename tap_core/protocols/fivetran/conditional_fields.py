@@ -138,11 +138,13 @@ def _make_rule(condition: str, answer: str | bool, schema: Any, flattened: Flatt
         flattened: Settings schema that contains the ``then`` or ``else``.
     """
     merged = merge_subschemas(schema) if isinstance(schema, Mapping) else {}
-    own = {k: v for k, v in (merged.get("properties") or {}).items() if isinstance(v, Mapping)}
+    special = {k: v for k, v in (merged.get("properties") or {}).items() if isinstance(v, Mapping)}
     required = frozenset(merged.get("required") or ())
-    names = dict.fromkeys([*(name for name in own if name not in flattened.properties), *required])
+    names = dict.fromkeys(
+        [*(name for name in special if name not in flattened.properties), *required]
+    )
     properties = {
-        name: {**flattened.properties.get(name, {}), **own.get(name, {})} for name in names
+        name: {**flattened.properties.get(name, {}), **special.get(name, {})} for name in names
     }
     return Rule(condition, answer, properties, required)
 
@@ -176,8 +178,8 @@ def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
     a value. ``flattened`` is the settings schema, which declares the field.
     """
     schema = flattened.properties.get(rule.condition, {})
-    given = rule.condition in flattened.required or "default" in schema or is_toggle(schema)
-    return rule.answer is None and given
+    has_condition = rule.condition in flattened.required or "default" in schema or is_toggle(schema)
+    return rule.answer is None and has_condition
 
 
 def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
@@ -185,8 +187,8 @@ def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:
 
     The copy also does not show the field that its condition tests.
     """
-    left = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
-    return Rule(rule.condition, rule.answer, left, rule.required & left.keys())
+    rest = {k: v for k, v in rule.properties.items() if k not in names and k != rule.condition}
+    return Rule(rule.condition, rule.answer, rest, rule.required & rest.keys())
 
 
 def _can_be_condition(schema: Schema | None, answer: str | bool | None) -> bool:

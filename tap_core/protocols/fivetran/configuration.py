@@ -133,7 +133,7 @@ def _is_shown_by(text: str, answer: str | bool | None) -> bool:
 
 def _convert_value(field: FieldSpec, text: str) -> Any:
     """Convert the text of a form field to the value of its setting, such as ``"5"`` to ``5``."""
-    option = next((each for each in field.options if each.text == text), None)
+    option = next((item for item in field.options if item.text == text), None)
     if option is not None:
         return option.value if field.is_setting else {}
     if field.kind is FieldKind.FILE:

@@ -63,11 +63,11 @@ def build_form(schema: Schema, tests: Mapping[str, str], *, selects_tables: bool
     """
     hidden = find_sdk_settings(schema)
     properties = schema.get("properties") or {}
-    shown = {name: inner for name, inner in properties.items() if name not in hidden}
+    visible = {name: inner for name, inner in properties.items() if name not in hidden}
     return ConfigurationFormResponse(
         schema_selection_supported=selects_tables,
         table_selection_supported=selects_tables,
-        fields=_build_messages(build_fields({**schema, "properties": shown})),
+        fields=_build_messages(build_fields({**schema, "properties": visible})),
         tests=[ConfigurationTest(name=name, label=label) for name, label in tests.items()],
     )
 
@@ -147,7 +147,9 @@ def _build_default(field: FieldSpec) -> str:
     if field.kind in {FieldKind.PASSWORD, FieldKind.FILE}:
         return ""
     text = to_form_text(field.schema.get("default"))
-    is_valid = field.kind is not FieldKind.CHOICE or text in (each.text for each in field.options)
+    is_valid = field.kind is not FieldKind.CHOICE or text in (
+        option.text for option in field.options
+    )
     return text if is_valid else ""
 
 

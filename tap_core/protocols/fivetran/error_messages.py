@@ -90,10 +90,10 @@ def _describe(error: BaseException) -> str:
         return str(error)
     message = _Message.from_error(error)
     for explain in (_explain_permission, _explain_status):
-        for each in iterate_causes(error):
-            explanation = explain(each)
+        for cause in iterate_causes(error):
+            explanation = explain(cause)
             if explanation is not None:
-                return explanation if each is error else _join_sentences(message.text, explanation)
+                return explanation if cause is error else _join_sentences(message.text, explanation)
     where = f" ({message.where})" if message.where else ""
     return summarize_error(error, message.text) + where
 
@@ -125,12 +125,12 @@ class _Message:
     def from_error(cls, error: BaseException) -> _Message:
         """Split the text of an error into its message, the response body and the failed stream."""
         text = _get_first_line(error) if _is_database_error(error) else _get_text(error)
-        place = _FAILED_REQUEST.search(text)
+        match = _FAILED_REQUEST.search(text)
         where = ""
-        if place is not None:
-            attempt = _ATTEMPT.search(place["rest"])
-            where = f"stream {place['stream']}" + (f", try {attempt[1]}" if attempt else "")
-            text = text[: place.start()] + text[place.end() :]
+        if match is not None:
+            attempt = _ATTEMPT.search(match["rest"])
+            where = f"stream {match['stream']}" + (f", try {attempt[1]}" if attempt else "")
+            text = text[: match.start()] + text[match.end() :]
         text = text.partition(_BEGINS)[0]
         status = _STATUS.search(text)
         if status is None:
@@ -153,8 +153,8 @@ def _get_file_name(error: OSError) -> str:
 
 def _get_excerpt(text: str) -> str:
     """Return the excerpt of the response body in the text of an HTTP error, or "" without one."""
-    shown = text.partition(_EXCERPT)[2]
-    return shown.rpartition(_HEADERS)[0] or shown
+    excerpt = text.partition(_EXCERPT)[2]
+    return excerpt.rpartition(_HEADERS)[0] or excerpt
 
 
 def _get_first_line(error: BaseException) -> str:
@@ -222,8 +222,8 @@ def _explain_status(error: BaseException) -> str | None:
     where = f" in {message.where}" if message.where else ""
     is_client_error = status < HTTPStatus.INTERNAL_SERVER_ERROR
     shows_excerpt = message.excerpt and is_client_error
-    shown = f"The source says: {message.excerpt}" if shows_excerpt else ""
-    return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.text, shown)
+    excerpt = f"The source says: {message.excerpt}" if shows_excerpt else ""
+    return _join_sentences(f"{name}{where}: {_advise(error, status)}", message.text, excerpt)
 
 
 def _format_status_phrase(status: int) -> str:

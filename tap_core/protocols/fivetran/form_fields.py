@@ -159,10 +159,12 @@ def _build_object_fields(schema: Schema, position: _FormPosition) -> list[FieldS
     fields: list[FieldSpec] = []
     for name in _sort_by_order(properties):
         if name not in conditions.conditional_names and name != key:
-            own = _build_property_fields(
+            added = _build_property_fields(
                 name, properties[name], position, is_required=name in required
             )
-            fields += [_add_conditional_fields(each, conditions.rules, position) for each in own]
+            fields += [
+                _add_conditional_fields(field, conditions.rules, position) for field in added
+            ]
     if flattened.branches:
         fields += _build_union_fields(schema, flattened, key, position)
     return fields if _has_order(properties) else _sort_required_first(fields)
@@ -233,14 +235,14 @@ def _add_conditional_fields(
         rules: Conditional rules of an object. Only rules with a condition on this field apply.
         position: Place of the object in the settings.
     """
-    own = [rule for rule in rules if (*position.path, rule.condition) == field.path]
+    matching = [rule for rule in rules if (*position.path, rule.condition) == field.path]
     dependents = [
         DependentFields(
             rule.answer,
             _format_answer(field, rule.answer),
             tuple(_build_rule_fields(rule, position)),
         )
-        for rule in own
+        for rule in matching
     ]
     return replace(field, dependents=(*field.dependents, *dependents)) if dependents else field
 
@@ -324,9 +326,13 @@ def _build_union_fields(
     dependents = []
     for option, branch in zip(options, flattened.branches, strict=True):
         prefix = f"{position.prefix}{option.text}." if has_repeated_names else position.prefix
-        own = {name: each for name, each in branch["properties"].items() if name not in known}
+        special = {
+            name: definition
+            for name, definition in branch["properties"].items()
+            if name not in known
+        }
         inside = replace(position, prefix=prefix, title="", is_required=True)
-        fields = tuple(_build_object_fields({**branch, "properties": own}, inside))
+        fields = tuple(_build_object_fields({**branch, "properties": special}, inside))
         if fields:
             dependents.append(DependentFields(option.text, option.label, fields, is_exclusive=True))
     yield _build_union_choice(schema, flattened, key, position, options, dependents)
@@ -353,17 +359,17 @@ def _build_union_choice(
         options: One option per alternative.
         dependents: Groups of fields that the dropdown shows.
     """
-    own = flattened.properties.get(key, {}) if key else {}
+    key_schema = flattened.properties.get(key, {}) if key else {}
     has_only_union = not flattened.properties and position.label
-    title = str(own.get("title") or make_title(key or ""))
+    title = str(key_schema.get("title") or make_title(key or ""))
     description = {"description": schema["description"]} if "description" in schema else {}
     default = schema.get("default")
     if key and isinstance(default, Mapping) and key in default:
-        own = {"default": default[key], **own}
+        key_schema = {"default": default[key], **key_schema}
     return FieldSpec(
         name=f"{position.prefix}{key}" if key else position.prefix.removesuffix("."),
         path=(*position.path, key) if key else position.path,
-        schema={**description, **own},
+        schema={**description, **key_schema},
         label=position.label if has_only_union else make_label(title, position.title),
         kind=FieldKind.CHOICE,
         is_required=position.is_required
@@ -392,7 +398,11 @@ def _find_discriminator(branches: Iterable[Schema]) -> str | None:
     """
     properties = [branch["properties"] for branch in branches]
     for name in properties[0] if properties else ():
-        values = [get_const(merge_subschemas(each[name])) for each in properties if name in each]
+        values = [
+            get_const(merge_subschemas(definitions[name]))
+            for definitions in properties
+            if name in definitions
+        ]
         texts = {to_form_text(value[0]) for value in values if value} - {""}
         if len(texts) == len(properties):
             return str(name)
@@ -410,7 +420,7 @@ def _find_common_properties(flattened: FlattenedSchema, key: str | None) -> dict
         for name, schema in first.items()
         if name != key
         and name not in flattened.properties
-        and all(name in each and each[name] == schema for each in others)
+        and all(name in properties and properties[name] == schema for properties in others)
     }
 
 

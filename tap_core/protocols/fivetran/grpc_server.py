@@ -448,8 +448,8 @@ def serve(
             bound = server.start(address)
         except OSError as error:
             is_port_error = error.errno in _PORT_ERRORS
-            what = f"Port {address.port}" if is_port_error else f"Address {address.host}"
-            reason = f"{what} cannot be listened on: {error.strerror}."
+            subject = f"Port {address.port}" if is_port_error else f"Address {address.host}"
+            reason = f"{subject} cannot be listened on: {error.strerror}."
             option = "--port" if is_port_error else "--host"
             journal.write("SEVERE", f"{reason} Choose another one with {option}.")
             shutdown.close()
@@ -520,7 +520,9 @@ def _queue_signals() -> Iterator[SimpleQueue[int]]:
     """Yield a queue that receives each SIGTERM and SIGINT during the ``with`` block."""
     received: SimpleQueue[int] = SimpleQueue()
     numbers = (signal.SIGTERM, signal.SIGINT)
-    previous = [signal.signal(number, lambda got, _frame: received.put(got)) for number in numbers]
+    previous = [
+        signal.signal(number, lambda signum, _frame: received.put(signum)) for number in numbers
+    ]
     try:
         yield received
     finally:

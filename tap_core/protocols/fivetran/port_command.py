@@ -98,9 +98,9 @@ def port_command(name: str, serve: Callable[[ListenAddress], int]) -> Program:
         max_request: _MaxRequest = str(_DEFAULT_LIMITS.message),
         max_held: _MaxHeld = str(_DEFAULT_LIMITS.held),
     ) -> int:
-        held = int(max_held)
-        message = min(int(max_request), held, MESSAGE_LIMIT)
-        limits = RequestLimits(int(max_calls), message, held)
+        max_held_bytes = int(max_held)
+        message = min(int(max_request), max_held_bytes, MESSAGE_LIMIT)
+        limits = RequestLimits(int(max_calls), message, max_held_bytes)
         try:
             return serve(ListenAddress(int(port), host, limits))
         except ImportError as error:

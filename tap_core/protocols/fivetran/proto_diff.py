@@ -102,15 +102,15 @@ def _describe_field(message: Any, field: Any) -> str:
     kind = (
         _strip_package(field.type_name) or _FieldProto.Type.Name(field.type)[len("TYPE_") :].lower()
     )
-    words = [f"{field.number},"]
+    parts = [f"{field.number},"]
     if field.proto3_optional:
-        words.append("optional")
+        parts.append("optional")
     elif field.label == _FieldProto.LABEL_REPEATED:
-        words.append("repeated")
-    words.append(kind)
+        parts.append("repeated")
+    parts.append(kind)
     if field.HasField("oneof_index") and not field.proto3_optional:
-        words.append(f"in oneof {message.oneof_decl[field.oneof_index].name}")
-    return " ".join(words)
+        parts.append(f"in oneof {message.oneof_decl[field.oneof_index].name}")
+    return " ".join(parts)
 
 
 def _strip_package(name: str) -> str:

@@ -46,10 +46,10 @@ def __getattr__(name: str) -> Any:
         AttributeError: Fivetran's Partner SDK has no such message.
     """
     try:
-        described = _get_pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
+        descriptor = _get_pool().FindMessageTypeByName(f"{PACKAGE}.{name}")
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    return globals().setdefault(name, message_factory.GetMessageClass(described))
+    return globals().setdefault(name, message_factory.GetMessageClass(descriptor))
 
 
 def get_rpcs(service: str) -> Mapping[str, Rpc]:
@@ -134,8 +134,8 @@ def _set_map(proto: Any, added: Any, field: Field) -> None:
         added: Descriptor of the field.
         field: Name and type of the field.
     """
-    words = field.name.split("_")
-    entry = proto.nested_type.add(name=f"{''.join(word.capitalize() for word in words)}Entry")
+    parts = field.name.split("_")
+    entry = proto.nested_type.add(name=f"{''.join(word.capitalize() for word in parts)}Entry")
     entry.options.map_entry = True
     key = entry.field.add(name="key", number=1, label=_FieldProto.LABEL_OPTIONAL)
     value = entry.field.add(name="value", number=2, label=_FieldProto.LABEL_OPTIONAL)

@@ -108,10 +108,10 @@ class _PrefixCache(dict[int, bytes]):
         self._make = make
 
     def __missing__(self, length: int) -> bytes:
-        made = self._make(length)
+        prefix = self._make(length)
         if length < _MAX_CACHED:
-            self[length] = made
-        return made
+            self[length] = prefix
+        return prefix
 
 
 class _IntegerCache(dict[int, bytes]):
@@ -214,7 +214,7 @@ class RecordEncoder(TypedRecordSerializer):
         }
         self._has_deletion_times = DELETED_AT in source.properties
         self._known_names = {*source.properties, *(column.name for column in columns)}
-        keys = [each for each in self._encoders if each.column.is_key]
+        keys = [encoder for encoder in self._encoders if encoder.column.is_key]
         self._key_encoders = keys or self._encoders
         super().__init__(self._compile(), self.encode_upsert)
 
@@ -239,7 +239,9 @@ class RecordEncoder(TypedRecordSerializer):
     def _encode(
         self, kind: RecordType, encoders: Sequence[_ColumnEncoder], record: Record
     ) -> bytes:
-        data = b"".join([each.convert(_get_value(each.column, record)) for each in encoders])
+        data = b"".join(
+            [encoder.convert(_get_value(encoder.column, record)) for encoder in encoders]
+        )
         return self._record_starts[kind][len(data)] + data
 
     def _make_start_encoder(self, table: TableId, kind: RecordType) -> Callable[[int], bytes]:
@@ -276,11 +278,11 @@ class RecordEncoder(TypedRecordSerializer):
             "report": self._report_undeclared,
         }
         entries = []
-        for number, each in enumerate(self._encoders):
+        for number, encoder in enumerate(self._encoders):
             suffix = str(number)
-            names |= {name.replace("#", suffix): item for name, item in each.variables.items()}
-            value = "r" if each.column.has_record else f"get({each.column.name!r})"
-            entries.append(each.quick.replace("#", suffix).replace("VALUE", value))
+            names |= {name.replace("#", suffix): item for name, item in encoder.variables.items()}
+            value = "r" if encoder.column.has_record else f"get({encoder.column.name!r})"
+            entries.append(encoder.quick.replace("#", suffix).replace("VALUE", value))
         lines = ["def encode(r):", " get = r.get"]
         if self._has_deletion_times:
             lines.append(f" if get({DELETED_AT!r}) is not None: return encode_upsert(r)")

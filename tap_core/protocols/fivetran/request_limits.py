@@ -175,9 +175,9 @@ class RequestReceiver:
         """
         with self._changed:
             while self._receiving is not None:
-                left = self._receiving.until - time.monotonic()
-                if self._receiving.has_arrived or left > 0:
-                    self._changed.wait(None if self._receiving.has_arrived else left)
+                seconds_left = self._receiving.until - time.monotonic()
+                if self._receiving.has_arrived or seconds_left > 0:
+                    self._changed.wait(None if self._receiving.has_arrived else seconds_left)
                 elif not self._receiving.is_extended:
                     self._extend(self._receiving)
                 else:
@@ -192,10 +192,10 @@ class RequestReceiver:
         calls whose requests have arrived, but were not yet read. The extension is limited, because
         the delay may be a stop of the whole process, for minutes or hours.
         """
-        begun = time.monotonic()
+        started = time.monotonic()
         self._changed.wait(_PROBE_SECONDS)
         now = time.monotonic()
-        extension = min(_DELAYS * (now - begun - _PROBE_SECONDS), _SLOW_SECONDS)
+        extension = min(_DELAYS * (now - started - _PROBE_SECONDS), _SLOW_SECONDS)
         call.until = max(call.until, now + extension)
         call.is_extended = True
 

@@ -159,7 +159,7 @@ def _is_wanted(
     if len(choices) != 1:
         return True
     [(table, choice)] = choices
-    own = {column.name: column for column in table.columns}
-    if table.is_mapped or not own.keys() <= declared.keys():
+    columns = {column.name: column for column in table.columns}
+    if table.is_mapped or not columns.keys() <= declared.keys():
         return True  # a stream map may use any property, or a column has the whole record
-    return name in own and choice.selects(own[name])
+    return name in columns and choice.selects(columns[name])

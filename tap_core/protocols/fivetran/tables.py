@@ -61,9 +61,9 @@ class SourceTable:
 
     def add_previous_columns(self, previous: SourceTable) -> SourceTable:
         """Return a copy of the table that also has the columns which only ``previous`` has."""
-        own = {column.name: column for column in self.columns}
+        current = {column.name: column for column in self.columns}
         before = {column.name: column for column in previous.columns}
-        return replace(self, columns=tuple({**before, **own}.values()))
+        return replace(self, columns=tuple({**before, **current}.values()))
 
 
 def default_catalog(streams: Iterable[SyncStream]) -> Catalog:
@@ -103,15 +103,15 @@ def _to_full_schema(schema: Any) -> Schema:
 
     `Schema.from_dict` alone would lose keywords such as ``precision``.
     """
-    made = Schema.from_dict(schema)
-    known = made.to_dict()
-    made.extras |= {word: deepcopy(value) for word, value in schema.items() if word not in known}
-    if made.properties:
-        made.properties = {
+    model = Schema.from_dict(schema)
+    known = model.to_dict()
+    model.extras |= {word: deepcopy(value) for word, value in schema.items() if word not in known}
+    if model.properties:
+        model.properties = {
             name: _to_full_schema(inner) if isinstance(inner, Mapping) else inner
             for name, inner in schema["properties"].items()
         }
-    return made
+    return model
 
 
 def build_tables(streams: Mapping[str, SyncStream]) -> tuple[SourceTable, ...]:

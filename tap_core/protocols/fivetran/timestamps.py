@@ -34,10 +34,10 @@ class _HighBitsCache(dict[int, bytes]):
     """
 
     def __missing__(self, high: int) -> bytes:
-        made = encode_varint(high)
+        encoded = encode_varint(high)
         if len(self) < _MAX_CACHED:
-            self[high] = made
-        return made
+            self[high] = encoded
+        return encoded
 
 
 _high_bits: Final = _HighBitsCache()
@@ -58,13 +58,13 @@ def encode_timestamp(seconds: int, nanos: int = 0) -> bytes:
         nanos: Nanoseconds after that second.
     """
     if seconds > LOW_BITS:
-        made = _SECONDS[seconds & LOW_BITS] + _high_bits[seconds >> 14]
+        encoded = _SECONDS[seconds & LOW_BITS] + _high_bits[seconds >> 14]
     else:
-        made = b"\x08" + encode_varint(seconds) if seconds else b""
+        encoded = b"\x08" + encode_varint(seconds) if seconds else b""
     if nanos >= _FIVE_BYTE_NANOS:
         low, middle = _NANOS[nanos & LOW_BITS], LOW_BYTES_TABLE[nanos >> 14 & LOW_BITS]
-        return made + low + middle + encode_varint(nanos >> 28)
-    return made + b"\x10" + encode_varint(nanos) if nanos else made
+        return encoded + low + middle + encode_varint(nanos >> 28)
+    return encoded + b"\x10" + encode_varint(nanos) if nanos else encoded
 
 
 def encode_datetime_text(text: str) -> bytes:

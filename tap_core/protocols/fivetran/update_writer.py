@@ -192,7 +192,9 @@ class UpdateWriter:
     @property
     def summary(self) -> str:
         """Number of tables and rows as text, such as "2 tables, 1,000 rows"."""
-        sent = [each.rows for each in self._progress.values() if each.rows or each.began]
+        sent = [
+            progress.rows for progress in self._progress.values() if progress.rows or progress.began
+        ]
         return f"{format_count(len(sent), 'table')}, {format_count(sum(sent), 'row')}"
 
     # Rows

@@ -81,10 +81,10 @@ def to_int(value: Any) -> int:
     number = _to_decimal(value)
     if not number.is_finite() or number.adjusted() > _MAX_EXPONENT:
         raise ValueError("not an integer")
-    whole = int(number)
-    if whole != number:
+    integer = int(number)
+    if integer != number:
         raise ValueError("not an integer")
-    return whole
+    return integer
 
 
 def to_double(value: Any) -> float:
@@ -131,12 +131,12 @@ def make_decimal_encoder(precision: int, scale: int) -> Callable[[Any], str]:
         return fit(rounded) if is_same and abs(number - rounded) <= tolerance else None
 
     def format_number(value: Any) -> str:
-        fitted = fit(_to_decimal(value))
-        if fitted is None and isinstance(value, float) and math.isfinite(value):
-            fitted = fit_float(value)
-        if fitted is None:
+        decimal = fit(_to_decimal(value))
+        if decimal is None and isinstance(value, float) and math.isfinite(value):
+            decimal = fit_float(value)
+        if decimal is None:
             raise ValueError("more digits than the column has")
-        return format(fitted or abs(fitted), "f")  # -0 becomes 0
+        return format(decimal or abs(decimal), "f")  # -0 becomes 0
 
     return format_number
 

@@ -71,12 +71,12 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         )
         raise CatalogFileError(f"Catalog '{source}' is {reason}") from None
     streams = catalog.get("streams") if isinstance(catalog, dict) else None
-    if not isinstance(streams, list) or not all(isinstance(each, dict) for each in streams):
+    if not isinstance(streams, list) or not all(isinstance(stream, dict) for stream in streams):
         raise CatalogFileError(f"Catalog '{source}' has no list of 'streams'")
-    for number, each in enumerate(streams, 1):
-        name = each.get("tap_stream_id") or each.get("stream")
+    for number, stream in enumerate(streams, 1):
+        name = stream.get("tap_stream_id") or stream.get("stream")
         named = f" ({name})" if isinstance(name, str) else ""
-        _check_entry(each, f"Catalog '{source}', stream {number}{named}")
+        _check_entry(stream, f"Catalog '{source}', stream {number}{named}")
     return cast("dict[str, Any]", catalog)
 
 
@@ -86,7 +86,7 @@ def _check_entry(entry: Mapping[str, Any], location: str) -> None:
     ``location`` is the position of the entry for the message: "Catalog 'c.json', stream 1 (a)".
     """
     metadata = entry.get("metadata", [])
-    if not isinstance(metadata, list) or not all(isinstance(each, dict) for each in metadata):
+    if not isinstance(metadata, list) or not all(isinstance(item, dict) for item in metadata):
         raise CatalogFileError(f"{location}: 'metadata' is not a list of objects")
     _check_keys(entry, metadata, location)
     for name in _STRING_KEYS:
@@ -112,7 +112,7 @@ def _check_keys(entry: Mapping[str, Any], metadata: list[dict[str, Any]], locati
     ``metadata`` is the list in the catalog ``entry``. ``location`` is the position of the entry,
     for the message.
     """
-    roots = [each.get("metadata") for each in metadata if not each.get("breadcrumb")]
+    roots = [item.get("metadata") for item in metadata if not item.get("breadcrumb")]
     of_stream = roots[0] if roots else None
     in_metadata = of_stream.get("replication-key") if isinstance(of_stream, Mapping) else None
     for key in (entry.get("replication_key"), in_metadata):
@@ -130,15 +130,15 @@ def _check_metadata(metadata: Iterable[Any], location: str) -> None:
     Its breadcrumb must be a list of at most 500 names, and its metadata an object. ``location`` is
     the position of the catalog entry, for the message.
     """
-    for number, each in enumerate(metadata, 1):
-        breadcrumb = each.get("breadcrumb", [])
+    for number, entry in enumerate(metadata, 1):
+        breadcrumb = entry.get("breadcrumb", [])
         is_list = isinstance(breadcrumb, list) and len(breadcrumb) <= _MAX_BREADCRUMB
         if not is_list or any(isinstance(name, list | dict) for name in breadcrumb):
             raise CatalogFileError(
                 f"{location}: the 'breadcrumb' in metadata {number} is not a list of at most"
                 f" {_MAX_BREADCRUMB} names"
             )
-        if not isinstance(each.get("metadata", {}), Mapping):
+        if not isinstance(entry.get("metadata", {}), Mapping):
             raise CatalogFileError(
                 f"{location}: the 'metadata' of breadcrumb {breadcrumb} is not an object"
             )
@@ -170,7 +170,7 @@ def _check_schema(schema: Any, location: str, path: str) -> None:
         raise CatalogFileError(f"{location}: 'properties' in {where} is not an object")
     options = schema.get("anyOf") or []
     if not isinstance(options, list) or not all(
-        isinstance(each, _OPTION_TYPES) for each in options
+        isinstance(option, _OPTION_TYPES) for option in options
     ):
         raise CatalogFileError(f"{location}: 'anyOf' in {where} is not a list of schemas")
     for keyword, subschema in _iterate_subschemas(schema):
@@ -184,11 +184,13 @@ def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key in _SCHEMA_DICT_KEYWORDS:
         subschemas = schema.get(key)
         if isinstance(subschemas, Mapping):
-            yield from ((f"{key}.{name}", each) for name, each in subschemas.items())
+            yield from ((f"{key}.{name}", subschema) for name, subschema in subschemas.items())
     for key in _SCHEMA_LIST_KEYWORDS:
         subschemas = schema.get(key)
         if isinstance(subschemas, list):
-            yield from ((f"{key}.{number}", each) for number, each in enumerate(subschemas))
+            yield from (
+                (f"{key}.{number}", subschema) for number, subschema in enumerate(subschemas)
+            )
 
 
 def find_unknown_streams(

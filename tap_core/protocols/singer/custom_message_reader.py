@@ -143,9 +143,9 @@ class MsgSpecReader(SimpleSingerReader):
 
 
 def _make_parse_error(line: str) -> InvalidInputLine:
-    shown = show_value(line)
-    logger.error("Unable to parse:\n%s", shown)
-    return InvalidInputLine(f"Unable to parse line as JSON: {shown}")
+    text = show_value(line)
+    logger.error("Unable to parse:\n%s", text)
+    return InvalidInputLine(f"Unable to parse line as JSON: {text}")
 
 
 def is_default_reader(reader: Any) -> bool:

@@ -232,8 +232,8 @@ class SingerReader:
 
     def _handle_unknown(self, line: bytes, kind: object) -> None:
         # A tap may print its records without the envelope: then the type is a value of a row.
-        shown = excerpt(repr(kind).encode(errors="backslashreplace"))
-        reason = f"its type is {shown}" if kind else "it has no type"
+        kind_text = excerpt(repr(kind).encode(errors="backslashreplace"))
+        reason = f"its type is {kind_text}" if kind else "it has no type"
         raise _make_line_error(self._lines.number, line, reason, UnknownMessageType)
 
     def _get_stream_id(self, name: str) -> StreamId:
@@ -253,8 +253,8 @@ class SingerReader:
         if isinstance(message, _Schema):
             schema = self._parse_schema(message)
             keys = tuple(message.key_properties or ())
-            cursor, others = _get_cursors(message.bookmark_properties)
-            event = SchemaEvent(stream, schema, keys, cursor, other_cursors=others)
+            cursor, other_cursors = _get_cursors(message.bookmark_properties)
+            event = SchemaEvent(stream, schema, keys, cursor, other_cursors=other_cursors)
             if self._check is not None:
                 self._schemas[message.stream] = event
             return event
@@ -305,10 +305,10 @@ def _get_cursors(bookmark_properties: Any) -> tuple[str | None, tuple[str, ...]]
     taps write for a stream without a replication key.
     """
     listed = bookmark_properties if isinstance(bookmark_properties, list) else [bookmark_properties]
-    first, *others = listed or [None]
+    first, *other_cursors = listed or [None]
     if not isinstance(first, str):
         return None, ()
-    return first, tuple(name for name in others if isinstance(name, str))
+    return first, tuple(name for name in other_cursors if isinstance(name, str))
 
 
 def _restore_input_bytes(message: _Message, repaired: bytes, line: bytes) -> _Message:

@@ -107,7 +107,10 @@ def create_catalog_table(
     is_plain = not clauses and not layout.properties
     if is_plain and folder is not None and not through_spark:
         schema = T.StructType(
-            [build_field(each.name, each.type, each.comment) for each in table_schema.columns]
+            [
+                build_field(column.name, column.type, column.comment)
+                for column in table_schema.columns
+            ]
         )
         if create_table(folder, schema.json(), properties):
             return

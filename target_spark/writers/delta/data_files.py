@@ -148,8 +148,8 @@ def remove_stale_staging(folder: Path, job: str) -> None:
 
     The caller must hold the lock of the job.
     """
-    for left in folder.glob(f"{_staging_prefix(job)}*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.glob(f"{_staging_prefix(job)}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def check_commit(table: Table, folder: Path, version: int) -> int:

@@ -188,10 +188,10 @@ def merge_rows(
         if clause.put is None:
             merger = merger.when_matched_delete(when)
         else:
-            put = {
+            assignments = {
                 _quote_for_datafusion(name): _to_datafusion(sql) for name, sql in clause.put.items()
             }
-            merger = merger.when_matched_update(put, when)
+            merger = merger.when_matched_update(assignments, when)
     inserted = {
         _quote_for_datafusion(name): _to_datafusion(source_column(name)) for name in merge.inserted
     }
@@ -215,15 +215,15 @@ def delete_other_versions(
     the commit was made.
     """
     table, properties = snapshot.table, _commit_properties(marker, app_id)
-    others = f"({_quote_for_datafusion(deletion.column)} IS DISTINCT FROM {deletion.version})"
+    is_other = f"({_quote_for_datafusion(deletion.column)} IS DISTINCT FROM {deletion.version})"
 
     def commit() -> None:
         if deletion.deleted is None:
-            table.delete(others, commit_properties=properties)
+            table.delete(is_other, commit_properties=properties)
             return
         table.update(
             new_values={deletion.deleted: deletion.at},
-            predicate=f"{others} AND ({_quote_for_datafusion(deletion.deleted)} IS NULL)",
+            predicate=f"{is_other} AND ({_quote_for_datafusion(deletion.deleted)} IS NULL)",
             commit_properties=properties,
         )
 
@@ -304,18 +304,18 @@ def annotate_table(
     return _try_commit(snapshot, commit)
 
 
-def _commit_properties(marker: CommitMetadata, app_id: str, **more: Any) -> CommitProperties:
+def _commit_properties(marker: CommitMetadata, app_id: str, **kwargs: Any) -> CommitProperties:
     """Return deltalake's options for the commit of a batch, without retries.
 
     The options contain the commit metadata, the transaction (``app_id`` and batch number), and
-    ``more`` as further metadata. Retries are off, because a retry by the library could commit after
-    another writer.
+    ``kwargs`` as further metadata. Retries are off, because a retry by the library could commit
+    after another writer.
     """
     from deltalake import CommitProperties, Transaction
 
     now = time.time_ns() // 1_000_000
     return CommitProperties(
-        custom_metadata={"userMetadata": marker.to_json(), **more},
+        custom_metadata={"userMetadata": marker.to_json(), **kwargs},
         max_commit_retries=0,
         app_transactions=[Transaction(app_id, marker.batch, now)],
     )

@@ -126,7 +126,7 @@ class DeltaSnapshot:
         import pyarrow as pa
 
         schema = pa.schema(self.table.schema().to_arrow())
-        names = [each.name for each in schema if is_read(each.type)]
+        names = [field.name for field in schema if is_read(field.type)]
         return _to_dataset(self.folder, self.table).to_table(names) if names else pa.table({})
 
     def has_value(self, column: str, value: int) -> bool:

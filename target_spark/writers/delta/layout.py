@@ -142,7 +142,7 @@ def _build_statistics_property(
     The dictionary is empty if Delta collects these statistics by default.
     """
     columns = table_schema.columns
-    with_bounds = [each.name for each in columns if isinstance(each.type, TYPES_WITH_BOUNDS)]
+    with_bounds = [column.name for column in columns if isinstance(column.type, TYPES_WITH_BOUNDS)]
     if len(with_bounds) == len(columns) <= INDEXED_COLUMNS:
         return {}
     indexed = list(dict.fromkeys([*clustered, *with_bounds]))[:INDEXED_COLUMNS]

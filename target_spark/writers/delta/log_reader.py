@@ -270,7 +270,7 @@ def _query_history(spark: SparkSession, table: Table) -> Iterator[Commit]:
     The first query asks for few commits. Queries with higher limits follow only if the caller reads
     further.
     """
-    seen = 0
+    yielded = 0
     for limit in (*_HISTORY_LIMITS, None):
         statement = f"DESCRIBE HISTORY {delta_ref(table)}" + (f" LIMIT {limit}" if limit else "")
         try:
@@ -279,11 +279,11 @@ def _query_history(spark: SparkSession, table: Table) -> Iterator[Commit]:
             if error.getCondition() not in NO_TABLE:
                 raise
             return
-        for row in rows[seen:]:
+        for row in rows[yielded:]:
             yield _parse_commit(row["version"], row.asDict(), row["timestamp"])
         if limit is None or len(rows) < limit:
             return
-        seen = len(rows)
+        yielded = len(rows)
 
 
 def _parse_commit(version: int, info: Mapping[str, Any], time: int) -> Commit:

@@ -80,13 +80,13 @@ def latest_rows_by_key(rows: pa.Table, keys: MergeKeys) -> pa.Table:
     is_deleted = deleted.is_valid().to_pylist()
     # A delete record has only keys and a deletion time: other values are those of a full row.
     newest_full = {identities[index]: index for index in oldest_first if not is_deleted[index]}
-    taken = [newest_full.get(identity, index) for identity, index in newest.items()]
+    indices = [newest_full.get(identity, index) for identity, index in newest.items()]
     column = rows.column_names.index(keys.deleted)
-    kept = rows.take(taken).set_column(
+    latest = rows.take(indices).set_column(
         column, rows.schema.field(column), deleted.take(list(newest.values()))
     )
-    is_delete_only = pa.array([is_deleted[index] for index in taken], pa.bool_())
-    return kept.append_column(DELETE_ONLY_COLUMN, is_delete_only).drop_columns([keys.order])
+    is_delete_only = pa.array([is_deleted[index] for index in indices], pa.bool_())
+    return latest.append_column(DELETE_ONLY_COLUMN, is_delete_only).drop_columns([keys.order])
 
 
 def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:

@@ -286,8 +286,8 @@ class DeltaWriter:
         """Make a commit without rows, to store metadata such as the newest state in a table."""
         with self._committing(spark, table, commit, lambda _written: 0) as marker:
             if marker is not None and not self._append_files(spark, table, _NO_FILES, marker):
-                nothing = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
-                _write_by_spark(table, nothing, marker, "append")
+                no_rows = spark.table(delta_ref(table)).where(F.lit(False))  # noqa: FBT003
+                _write_by_spark(table, no_rows, marker, "append")
 
     def upsert(
         self, table: Table, df: DataFrame, keys: MergeKeys, commit: CommitMetadata
@@ -692,16 +692,16 @@ class DeltaWriter:
             self._clean_staging(table, commit.job)
             is_made = commit.has_same_batch(before)
             yield None if is_made else marker
-            made = self._verify(spark, table, commit)
+            verified = self._verify(spark, table, commit)
             if not is_made:
-                _check_counts(table, made, rows, source)
+                _check_counts(table, verified, rows, source)
         except BaseException as error:  # the commit may be in the table in spite of the error
             state.is_empty = None
             if isinstance(error, Exception) and not isinstance(error, TargetSparkError):
                 self._check_same(spark, table)  # the table may have been replaced
             raise
         state.newest = state.acknowledged = marker
-        state.effect = made.effect
+        state.effect = verified.effect
         state.is_empty = False
 
     def _check_same(self, spark: SparkSession, table: Table) -> None:
@@ -723,7 +723,7 @@ class DeltaWriter:
                 right before.
         """
         history = commits(spark, table)
-        newest = next((each for each in history if commit.is_same_run(each.marker)), Commit(0))
+        newest = next((entry for entry in history if commit.is_same_run(entry.marker)), Commit(0))
         if not commit.has_same_batch(newest.marker):
             raise CommitLostError(
                 f"Batch {commit.batch} of table {table.name} was written without an error,"
@@ -734,7 +734,9 @@ class DeltaWriter:
         state = self._tables[table.key]
         to_check, before = tee(history)
         self._check_history(table, chain([newest], to_check))
-        meanwhile = find_newest_metadata(takewhile(lambda each: each.version > state.seen, before))
+        meanwhile = find_newest_metadata(
+            takewhile(lambda entry: entry.version > state.seen, before)
+        )
         if meanwhile is not None:
             check_predecessor(table, meanwhile, commit)
         folder = table.local_folder

@@ -120,7 +120,9 @@ def check_files(spark: SparkSession, table: Table, snapshot: IcebergSnapshot) ->
     except Exception:
         metadata = read_metadata(folder)
         stored = () if metadata is None else metadata.snapshots
-        if metadata is None or any(each.snapshot_id == snapshot.id for each in stored):
+        if metadata is None or any(
+            stored_snapshot.snapshot_id == snapshot.id for stored_snapshot in stored
+        ):
             raise
 
 
@@ -207,7 +209,7 @@ def get_commit_time(spark: SparkSession, table: Table) -> int | None:
     if folder is not None:
         metadata = read_metadata(folder)
         stored = () if metadata is None else metadata.snapshots
-        return max((each.timestamp_ms or 0 for each in stored), default=None)
+        return max((snapshot.timestamp_ms or 0 for snapshot in stored), default=None)
     ref = resolve_table(spark, table).ref
     times = spark.table(f"{ref}.snapshots").selectExpr("unix_millis(max(committed_at)) AS millis")
     row = times.first()

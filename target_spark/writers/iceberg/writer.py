@@ -500,7 +500,7 @@ class IcebergWriter:
         state.newest = state.acknowledged = marker
         state.snapshot = state.seen = snapshot.id
         state.is_empty = False
-        state.ancestors = frozenset(each.parent for each in history)
+        state.ancestors = frozenset(entry.parent for entry in history)
         return effect
 
     def _roll_back_batch(self, spark: SparkSession, table: Table, commit: CommitMetadata) -> None:
@@ -561,7 +561,7 @@ class IcebergWriter:
             return state.newest, False
         newest_first = list(snapshots(spark, table))
         is_made = _find_committed_snapshot(newest_first, commit) is not None
-        known = {each for snapshot in newest_first for each in (snapshot.id, snapshot.parent)}
+        known = {id_ for snapshot in newest_first for id_ in (snapshot.id, snapshot.parent)}
         if state.is_unsure and not is_made and state.seen not in {None, *known}:
             raise _expired_error(table, commit)
         state.is_unsure, state.seen = False, newest_first[0].id if newest_first else None
