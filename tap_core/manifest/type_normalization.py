@@ -14,11 +14,12 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final, TypeAlias, cast
 
 from tap_core.manifest.decimal_conversion import decimals_to_floats
-from tap_core.types import JsonSchema, Record
+from tap_core.types import Record
 
-__all__ = ["convert_value", "make_normalizer", "resolve_reference"]
+__all__ = ["make_conversion", "make_normalizer", "resolve_reference"]
 
 _Convert: TypeAlias = Callable[[Any], Any]
+_ConversionFactory: TypeAlias = Callable[[Mapping[str, Any]], _Convert | None]
 
 _SCALAR_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null"})
 
@@ -33,17 +34,6 @@ _MOST_DIGITS: Final = 1_000
 _TRUE_WORDS: Final = frozenset({"y", "yes", "t", "true", "on", "1"})
 
 _FALSE_WORDS: Final = frozenset({"n", "no", "f", "false", "off", "0"})
-
-
-def make_normalizer(schema: JsonSchema) -> Callable[[Record], None]:
-    """Return a function that converts the values of a record to the schema's types, in place."""
-    return _Compiler(schema).compile_nested(schema)
-
-
-def convert_value(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return a value converted to the type in its JSON Schema; values inside it are unchanged."""
-    convert = _make_conversion(schema)
-    return convert(value) if convert else value
 
 
 def resolve_reference(schema: Any, root: Any) -> Mapping[str, Any]:
@@ -67,8 +57,9 @@ class _Compiler:
     A recursive definition is compiled once.
     """
 
-    def __init__(self, root: JsonSchema) -> None:
+    def __init__(self, root: Mapping[str, Any], convert_by: _ConversionFactory) -> None:
         self._root = root
+        self._convert_by = convert_by
         self._compiled: dict[int, _Convert] = {}
 
     def compile_nested(self, schema: Any) -> _Convert:
@@ -88,7 +79,7 @@ class _Compiler:
 
     def _compile_object(self, properties: Mapping[str, Any]) -> _Convert:
         fields = [
-            (name, _make_conversion(schema), self._compile_nested_or_none(schema))
+            (name, self._convert_by(schema), self._compile_nested_or_none(schema))
             for name, schema in properties.items()
             if isinstance(schema, Mapping)
         ]
@@ -107,7 +98,7 @@ class _Compiler:
         return change
 
     def _compile_list(self, items: Mapping[str, Any]) -> _Convert:
-        convert, within = _make_conversion(items), self._compile_nested_or_none(items)
+        convert, within = self._convert_by(items), self._compile_nested_or_none(items)
 
         def change(value: Any) -> None:
             if not isinstance(value, list):
@@ -134,7 +125,7 @@ def _apply_steps(steps: list[_Convert], value: Any) -> None:
         step(value)
 
 
-def _make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
+def make_conversion(schema: Mapping[str, Any]) -> _Convert | None:
     """Return a function that converts one value to the schema's type; None for no conversion."""
     declared = schema.get("type", [])
     types: list[Any] = declared if isinstance(declared, list) else [declared]
@@ -200,3 +191,13 @@ _CONVERSIONS: Final[Mapping[str, _Convert]] = {
     "integer": _to_integer,
     "boolean": _to_boolean,
 }
+
+
+def make_normalizer(
+    schema: Mapping[str, Any], convert_by: _ConversionFactory = make_conversion
+) -> Callable[[Record], None]:
+    """Return a function that converts the values of a record by the schema, in place.
+
+    ``convert_by`` returns the function that converts the values of a property with a given schema.
+    """
+    return _Compiler(schema, convert_by).compile_nested(schema)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from enum import Flag, auto
+from functools import partial
 from typing import Any, cast
 
 import requests
@@ -17,13 +18,13 @@ from tap_core.manifest.cdk_compat.interpolation import (
     InterpolatedBoolean,
     InterpolatedString,
 )
-from tap_core.manifest.cdk_compat.type_guards import is_dict, is_list
+from tap_core.manifest.cdk_compat.type_guards import is_dict
 from tap_core.manifest.components import decoders as ours
 from tap_core.manifest.components.extractors import DpathExtractor
 from tap_core.manifest.dpath import set_at
 from tap_core.manifest.literals import get_literal_types
 from tap_core.manifest.type_normalization import (
-    convert_value,
+    make_conversion,
     make_normalizer,
     resolve_reference,
 )
@@ -244,6 +245,8 @@ class TypeTransformer:
             raise ValueError("NoTransform cannot be combined with other conversions.")
         self._config = config
         self._custom_normalizer: Callable[[Any, dict[str, Any]], Any] | None = None
+        self._compiled: tuple[Mapping[str, Any], Callable[[Any], None]] | None = None
+        """Last schema, with the function that converts records by it."""
 
     def registerCustomTransform(  # noqa: N802  (airbyte-cdk's name)
         self, normalization_callback: Callable[[Any, dict[str, Any]], Any]
@@ -258,6 +261,7 @@ class TypeTransformer:
         if TransformConfig.CustomSchemaNormalization not in self._config:
             raise ValueError("A custom function needs TransformConfig.CustomSchemaNormalization.")
         self._custom_normalizer = normalization_callback
+        self._compiled = None
         return normalization_callback
 
     @staticmethod
@@ -266,43 +270,26 @@ class TypeTransformer:
 
         A value that cannot be converted is returned unchanged.
         """
-        return convert_value(original_item, subschema)
+        convert = make_conversion(subschema)
+        return original_item if convert is None else convert(original_item)
 
     def transform(self, record: dict[str, Any], schema: Mapping[str, Any]) -> None:
         """Convert the values of a record in place; the flags of the constructor select how."""
-        if self._custom_normalizer is not None:
-            _convert_nested(record, schema, self._convert, schema)
-        elif TransformConfig.DefaultSchemaNormalization in self._config:
-            make_normalizer(cast(dict[str, Any], schema))(record)
+        compiled = self._compiled
+        if compiled is None or compiled[0] is not schema:
+            convert_by = partial(self._make_conversion, schema)
+            compiled = self._compiled = (schema, make_normalizer(schema, convert_by))
+        compiled[1](record)
 
-    def _convert(self, value: Any, schema: dict[str, Any]) -> Any:
-        """Convert a value to its schema's type and with the custom function, if enabled."""
-        if TransformConfig.DefaultSchemaNormalization in self._config:
-            value = self.default_convert(value, schema)
-        return value if self._custom_normalizer is None else self._custom_normalizer(value, schema)
-
-
-def _convert_nested(
-    value: Any,
-    schema: Mapping[str, Any],
-    convert: Callable[[Any, dict[str, Any]], Any],
-    root: Mapping[str, Any],
-) -> None:
-    """Convert the members of an object, or the items of a list, in place and recursively.
-
-    Members that the schema does not describe are not converted. ``convert`` receives a value and
-    its JSON Schema, and returns the new value. It is called for a parent before its children.
-    ``root`` is the schema of the record, in which references are resolved.
-    """
-    if is_dict(value):
-        properties: Mapping[str, Any] = schema.get("properties") or {}
-        for name, declared in properties.items():
-            if name in value:
-                inner: Any = resolve_reference(declared, root)
-                value[name] = convert(value[name], inner)
-                _convert_nested(value[name], inner, convert, root)
-    elif is_list(value) and is_dict(schema.get("items")):
-        items: Any = resolve_reference(schema["items"], root)
-        for index, item in enumerate(value):
-            value[index] = convert(item, items)
-            _convert_nested(value[index], items, convert, root)
+    def _make_conversion(
+        self, root: Mapping[str, Any], schema: Mapping[str, Any]
+    ) -> Callable[[Any], Any] | None:
+        """Return a function that converts a value by its schema and with the custom function."""
+        custom = self._custom_normalizer
+        converts = TransformConfig.DefaultSchemaNormalization in self._config
+        if custom is None:
+            return make_conversion(schema) if converts else None
+        definition = cast(dict[str, Any], resolve_reference(schema, root))
+        if not converts:
+            return lambda value: custom(value, definition)
+        return lambda value: custom(self.default_convert(value, definition), definition)
