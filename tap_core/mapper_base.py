@@ -12,7 +12,6 @@ from __future__ import annotations
 import abc
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from tap_core.batch.limits import FileLimits
@@ -24,6 +23,7 @@ from tap_core.protocols.singer.custom_message_reader import GenericSingerReader
 from tap_core.protocols.singer.reader import SingerReader
 from tap_core.protocols.singer.writer import SingerWriter, encode_body, encode_json
 from tap_core.records.conform import to_json_compatible
+from tap_core.records.serializer import compile_record_encoder
 from tap_core.singerlib.messages import Message, RecordMessage
 from tap_core.sinks.custom_reader import run_custom_reader
 from tap_core.sinks.message_conversion import (
@@ -44,8 +44,6 @@ __all__ = ["InlineMapper"]
 
 _POLL_SECONDS: Final = 1.0
 _FLUSH_BYTES: Final = 64 * 1024
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
-_TEXT: Final = frozenset({str})
 
 
 class InlineMapper(PluginBase, abc.ABC):
@@ -95,6 +93,7 @@ class InlineMapper(PluginBase, abc.ABC):
         self._lines: list[bytes] = []
         self._buffered_bytes = 0
         self._record_starts: dict[str, bytes] = {}
+        self._record_encoder = compile_record_encoder(encode_body)
         self._stdout_writer = SingerWriter()
 
     # Methods for authors to override
@@ -207,7 +206,7 @@ class InlineMapper(PluginBase, abc.ABC):
         if message.time_extracted is not None:
             extracted = message.time_extracted.isoformat().encode()
             end = b'%b,"time_extracted":"%b"}\n' % (end[:-2], extracted)
-        return start + _encode_record(message.record) + end
+        return start + self._record_encoder(dict(message.record)) + end
 
     def _buffer_lines(self, lines: bytes) -> None:
         self._lines.append(lines)
@@ -292,24 +291,3 @@ class InlineMapper(PluginBase, abc.ABC):
         """Request a stop after a signal: the current message is still mapped and written."""
         if not self._signals.record(signum):
             super()._handle_termination(signum, frame)
-
-
-def _encode_record(record: Mapping[str, Any]) -> bytes:
-    """Encode a record from a mapper's code as JSON; convert types such as datetimes."""
-    if not _TEXT.issuperset(map(type, record)):
-        return encode_body(to_json_compatible(record))
-    kinds = set(map(type, record.values()))
-    converted = dict(record)
-    if not kinds <= _PLAIN:
-        converted = {name: _to_json_value(value) for name, value in record.items()}
-    try:
-        return encode_body(converted)
-    except UnicodeEncodeError:  # a lone surrogate
-        return encode_body(to_json_compatible(record))
-
-
-def _to_json_value(value: Any) -> Any:
-    kind = type(value)
-    if kind in _PLAIN or (kind is Decimal and value.is_finite()):
-        return value
-    return to_json_compatible(value)
