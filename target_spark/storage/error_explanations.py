@@ -1,4 +1,4 @@
-"""Explanations of errors of object storage and catalogs, such as missing keys, for the user.
+"""Explanations for the user of errors of object storage, catalogs and Iceberg.
 
 An error is recognized by the names of its Java exceptions. The explanation names the setting to
 correct, but never contains its value. Transient errors are handled in
@@ -157,9 +157,22 @@ _CATALOG_SIGNS: Final = (
     ),
 )
 
+_ICEBERG_SIGNS: Final = (
+    (
+        re.compile(
+            r"Expected sorted (?:snapshot|previous metadata) log entries"
+            r"|Invalid update timestamp \S+ before "
+        ),
+        (
+            "the clock of this machine is more than a minute behind the last commit of the table."
+            " Set the clock, or wait until the time of that commit has passed"
+        ),
+    ),
+)
+
 
 def find_storage_error(text: str) -> str | None:
-    """Return the cause of an object storage or catalog error and its remedy, or None if unknown.
+    """Return the cause of an error of storage, catalog or Iceberg, and its remedy; None if unknown.
 
     The text is a phrase, such as "object storage (bucket a): there is no such bucket. Create it, or
     set path and staging to an existing one".
@@ -172,6 +185,7 @@ def find_storage_error(text: str) -> str | None:
     for subject, signs in (
         (f"object storage{where}", _STORAGE_SIGNS),
         ("the catalog", _CATALOG_SIGNS),
+        ("Iceberg", _ICEBERG_SIGNS),
     ):
         for sign, remedy in signs:
             if match := sign.search(text):

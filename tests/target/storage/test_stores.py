@@ -386,6 +386,19 @@ def test_catalog_errors_name_the_setting(text: str, parts: list[str]) -> None:
     assert all(word in message for word in parts), message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[BUG] Expected sorted snapshot log entries.",
+        "[BUG] Expected sorted previous metadata log entries.",
+        "Invalid update timestamp 1795971413012: before last snapshot log entry at 1795975013012",
+    ],
+)
+def test_clock_behind_the_last_commit_of_iceberg_is_explained(text: str) -> None:
+    found = find_storage_error(f": java.lang.IllegalArgumentException: {text}") or ""
+    assert found.startswith("Iceberg: the clock of this machine is more than a minute behind")
+
+
 def test_other_errors_are_not_explained() -> None:
     """Transient errors and errors unrelated to object storage have no explanation."""
     assert find_storage_error(": java.net.ConnectException: s3a://b: Connection refused") is None
