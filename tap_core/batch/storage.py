@@ -129,7 +129,10 @@ class StorageTarget:
         """Return the fsspec file system for a URL, and the path of the URL in this file system."""
         from fsspec.core import url_to_fs
 
-        system, path_in_system = url_to_fs(address, **self.params)
+        from tap_core.http.file_systems import keep_to_origin  # imports requests, which is slow
+
+        options = keep_to_origin(address, self.params)
+        system, path_in_system = url_to_fs(address, **options)
         return system, path_in_system
 
 

@@ -14,6 +14,7 @@ from tap_core.config.loading import deep_copy_config
 from tap_core.exceptions import ConfigValidationError
 from tap_core.filesystem.config import BASE_CONFIG_SCHEMA, ReadMode
 from tap_core.filesystem.stream import FileStream
+from tap_core.http.file_systems import keep_to_origin
 from tap_core.tap_base import Tap
 
 if TYPE_CHECKING:
@@ -81,13 +82,11 @@ class FolderTap(Tap, Generic[_Files]):
         Raises:
             ConfigValidationError: The file system cannot be used, or lacks its setting.
         """
-        from fsspec.implementations.dirfs import DirFileSystem
-
         protocol = self.config["filesystem"]
         options = self.config.get(protocol)
         _check_file_system(protocol, options)
         self.logger.debug("Opening the file system '%s'", protocol)
-        return DirFileSystem(path=self.path, target_protocol=protocol, target_options=options or {})
+        return _open_folder(protocol, self.path, options or {})
 
     def discover_streams(self) -> list[_Files]:
         """Return one stream per file, or one stream for all files if ``read_mode`` is ``merge``.
@@ -115,6 +114,7 @@ class FolderTap(Tap, Generic[_Files]):
             f"{start}{member['name']}"
             for member in members
             if member["name"].endswith(self.valid_extensions)
+            and "/" not in member["name"]  # a server may list other folders: ``../a.csv``
             # fsspec gives a link to a file another type than "file".
             and (member["type"] == "file" or self.fs.isfile(member["name"]))
         )
@@ -135,6 +135,14 @@ def _check_file_system(protocol: str, options: Mapping[str, Any] | None) -> None
         get_filesystem_class(protocol)
     except (ImportError, ValueError) as error:
         raise _make_config_error(f"'filesystem': '{protocol}' cannot be used: {error}") from None
+
+
+def _open_folder(protocol: str, path: str, options: Mapping[str, Any]) -> AbstractFileSystem:
+    """Return a file system whose root is the folder ``path`` of the file system ``protocol``."""
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    arguments = keep_to_origin(path, options)
+    return DirFileSystem(path=path, target_protocol=protocol, target_options=arguments)
 
 
 def _check_stream_names(files: list[str]) -> None:

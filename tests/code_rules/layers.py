@@ -407,6 +407,9 @@ HEAVY: dict[str, LibraryUse] = {
         lazily=True,
         why="needed only for remote files",
     ),
+    "aiohttp": LibraryUse(
+        ("tap_core.http.file_systems",), lazily=True, why="the HTTP client of fsspec"
+    ),
     "deltalake": LibraryUse(
         (
             "target_spark.readers.delta",

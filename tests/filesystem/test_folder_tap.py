@@ -12,6 +12,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.registry import known_implementations
 
 from tap_core import typing as th
@@ -166,6 +167,26 @@ def test_files_of_an_fsspec_file_system_are_read(tmp_path):
     [row] = records(sync_folder(folder, filesystem="memory"))
     assert (row["id"], row["_sdc_path"]) == ("5", "x.csv")
     assert row["_sdc_modified_at"] > "2024"
+
+
+def test_files_of_other_folders_are_left_out(folder, monkeypatch):
+    """A server chooses the paths that it lists."""
+    listed = [{"name": name, "type": "file"} for name in ("b.csv", "../x.csv", "y/z.csv")]
+    monkeypatch.setattr(DirFileSystem, "ls", lambda *_args, **_options: listed)
+    tap = CSVTap(config={"path": str(folder), "read_mode": "one_stream_per_file"})
+    assert list(tap.streams) == ["b"]
+
+
+def test_http_folder_keeps_to_its_host(folder, monkeypatch):
+    """SEC25: a redirect of the server leads to no other host."""
+    tap = CSVTap(config={"path": str(folder), "read_mode": "one_stream_per_file"})
+    made = {}
+    monkeypatch.setattr("fsspec.implementations.dirfs.DirFileSystem", lambda **by: made.update(by))
+    monkeypatch.setitem(known_implementations, "http", known_implementations["memory"])
+    monkeypatch.setattr(CSVTap, "config", {"filesystem": "http", "path": "http://example.com"})
+    vars(tap).pop("path", None)
+    CSVTap.fs.func(tap)
+    assert made["target_options"].keys() == {"get_client"}
 
 
 def test_file_system_without_modification_times_reads_every_file(folder, caplog):
