@@ -39,6 +39,9 @@ _Finder: TypeAlias = Callable[[Any], Iterator[_Location]]
 
 _WILDCARDS: Final = frozenset("*?[")
 
+_MAX_ADDED: Final = 100_000
+"""Maximum number of empty elements that are added to a list before a new one."""
+
 
 def split_path(path: str) -> tuple[str, ...]:
     """Split a path at its slashes: ``'/a/b'`` becomes ``('a', 'b')``, and ``'/'`` becomes ()."""
@@ -136,7 +139,8 @@ def set_at(document: Any, path: Sequence[str], value: Any) -> None:
 
     Raises:
         TypeError: A parent in the path is a scalar value.
-        ValueError: A key of a list is no index, or counts back beyond the start of the list.
+        ValueError: A key of a list is no index, counts back beyond the start of the list, or is
+            far beyond its end.
     """
     steps = tuple(path)
     for step, following in pairwise(steps):
@@ -178,6 +182,8 @@ def _set_child(holder: Any, step: str, value: Any) -> None:
         index = int(step)
         if index < -len(holder):
             raise ValueError(f"'{step}' is before the start of a list of {len(holder)} values")
+        if index > len(holder) + _MAX_ADDED:
+            raise ValueError(f"'{step}' is far beyond the end of a list of {len(holder)} values")
         holder.extend([None] * (index + 1 - len(holder)))
         holder[index] = value
     elif isinstance(holder, dict):
@@ -238,9 +244,16 @@ def _make_finder(steps: tuple[str, ...]) -> _Finder:
 
     The function yields a (container, key or index) pair for each value. ``steps`` are the parts of
     the path; there must be at least one.
+
+    Raises:
+        ManifestError: The path has several steps ``**``, as in the dpath library.
     """
     if "**" in steps:
         index = steps.index("**")
+        if "**" in steps[index + 1 :]:  # its time would grow with a power of the document's depth
+            raise ManifestError(
+                f"the path {'/'.join(steps)} has several steps `**`: only one is permitted"
+            )
         return _make_deep_finder(steps[:index], steps[index + 1 :])
     *parents, last = map(_make_matcher, steps)
 

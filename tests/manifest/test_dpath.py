@@ -58,6 +58,12 @@ def test_path_with_several_matches_is_an_error_for_one_value():
         make_getter(["**", "x"])({"a": {"x": [1]}, "b": {"x": [2]}})
 
 
+def test_path_with_several_deep_wildcards_is_refused():
+    """SEC13: each of them multiplies the time by the depth of the document."""
+    with pytest.raises(ManifestError, match=r"\*\*/a/\*\*/id has several steps"):
+        find_all(["**", "a", "**", "id"])
+
+
 def test_path_string_is_split_at_slashes():
     assert split_path("owner/login") == ("owner", "login")
     assert split_path("/id") == ("id",)
@@ -70,7 +76,7 @@ def test_setting_a_value_creates_missing_objects_and_lists():
     assert document == {"a": {"b": [None, "x"]}}
 
 
-@pytest.mark.parametrize("index", ["-2", "name"])
+@pytest.mark.parametrize("index", ["-2", "name", "1000000000"])
 def test_value_cannot_be_set_where_a_list_has_no_place(index: str):
     """The error is one that ``AddFields`` reports with the path of its field."""
     with pytest.raises(ValueError, match=index):
