@@ -22,10 +22,11 @@ SCHEMES: Final = _AZURE | {"gcs", "gs", "memory", "oci", "s3", "s3a", "s3n"}
 
 SCHEMES_SETTING: Final = "batch_schemes"
 
-_ALWAYS_WITH_HOST: Final = frozenset({"wasb", "wasbs"})
+_ALWAYS_WITH_HOST: Final = frozenset({"adl", "wasb", "wasbs"})
 """Azure's URL schemes whose URLs always contain a host, with or without a container.
 
-For a URL without a container, Hadoop reads the container ``$root``.
+For a URL without a container, Hadoop reads the container ``$root``. A URL of ``adl`` has no
+container; Hadoop sends its access token to the host.
 """
 
 _AZURE_HOST: Final = re.compile(

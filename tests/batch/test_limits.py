@@ -290,6 +290,7 @@ def test_manifest_with_too_many_files_is_rejected():
         "abfs://c@core.windows.net.example.com/rows.jsonl",
         "wasb://169.254.169.254/rows.jsonl",
         "wasbs://example.com/rows.jsonl",
+        "adl://example.com/rows.jsonl",
     ],
 )
 def test_url_with_a_host_or_another_protocol_is_rejected(address):
@@ -306,6 +307,7 @@ def test_url_with_a_host_or_another_protocol_is_rejected(address):
         *("s3://bucket/a", "s3a://bucket/a", "gs://bucket/a", "gcs://bucket/a", "memory://a"),
         "abfss://container@account.dfs.core.windows.net/a",
         "az://container/a",
+        "adl://account.azuredatalakestore.net/a",
     ],
 )
 def test_urls_of_local_files_and_object_stores_are_accepted(address):
