@@ -18,15 +18,15 @@ from urllib.parse import unquote_plus
 from tap_core.incremental.datetime_formats import get_format
 from tests.http.server import ReceivedRequest, Reply
 
-__all__ = ["START", "AnyApi", "nodes", "written"]
+__all__ = ["START", "AnyApi", "format_datetime", "iterate_nodes"]
 
 _NOW = dt.datetime.now(dt.timezone.utc).replace(microsecond=0)
 START = _NOW - dt.timedelta(days=2, minutes=25)
 """The start date of the config: at another minute than now, to distinguish it from now."""
 
 _VALUES = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
-_WORD = "2nd-page"
-_ENOUGH = 4000  # a bound for pagination whose end is not known from the manifest
+_PAGE_TOKEN = "2nd-page"
+_MAX_REQUESTS = 4000  # a bound for pagination whose end is not known from the manifest
 _CHAIN = re.compile(
     r"response((?:\.get\(\s*['\"][^'\"]+['\"][^)]*\)|\[['\"][^'\"]+['\"]\]|\.\w+)+)"
 )
@@ -41,50 +41,50 @@ class AnyApi:
     def __init__(
         self, tree: Mapping[str, Any], url: str, schemas: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        found = list(nodes(tree))
-        extractors = [one for one in found if "Extractor" in str(one.get("type"))]
-        paths = {tuple(_path(one)) for one in extractors}
+        all_nodes = list(iterate_nodes(tree))
+        extractors = [node for node in all_nodes if "Extractor" in str(node.get("type"))]
+        paths = {tuple(_path(extractor)) for extractor in extractors}
         self._paths = sorted(paths, key=lambda path: (len(path), path))
-        self._pages = [_Page(one["page_token_option"]) for one in found if _has_token(one)]
-        tokens = _tokens(found, url)
-        self._tokens = [one for one in tokens if tuple(one[0]) not in paths]
-        self._done = [*_done(found)]
-        self._linked = any("headers" in str(one.get("cursor_value")) for one in found)
+        self._pages = [_Page(node["page_token_option"]) for node in all_nodes if _has_token(node)]
+        tokens = _tokens(all_nodes, url)
+        self._tokens = [token for token in tokens if tuple(token[0]) not in paths]
+        self._statuses = [*_completed_statuses(all_nodes)]
+        self._has_links = any("headers" in str(node.get("cursor_value")) for node in all_nodes)
         self._url = url
-        self._records = [_record([*found, *schemas], number) for number in (1, 2)]
-        self._document = self._records[0] | _granted(found)
+        self._records = [_record([*all_nodes, *schemas], number) for number in (1, 2)]
+        self._document = self._records[0] | _token_response(all_nodes)
         self._count = 0
 
-    def answer(self, asked: ReceivedRequest) -> Reply:
+    def answer(self, request: ReceivedRequest) -> Reply:
         """Return two records under every path, none on a page after the second."""
         self._count += 1
-        if self._count > _ENOUGH:
+        if self._count > _MAX_REQUESTS:
             return Reply({})
-        text = " ".join([asked.path, str(asked.query), unquote_plus(asked.body.decode())])
-        is_second = _WORD in text or _WORD in str(asked.headers)
+        text = " ".join([request.path, str(request.query), unquote_plus(request.body.decode())])
+        is_second = _PAGE_TOKEN in text or _PAGE_TOKEN in str(request.headers)
         position = _POSITION.search(text)
-        is_late = any(page.is_late(asked) for page in self._pages)
+        is_late = any(page.is_late(request) for page in self._pages)
         is_late = is_late or (position is not None and int(position[1]) > 3)
         document = {} if is_late else copy.deepcopy(self._document)
         for path in self._paths:
             records = copy.deepcopy([] if is_late else self._records[int(is_second) :])
-            _put(document, list(path), records)
-        for path, status in self._done:
-            _put(document, path, status)
+            _set_value(document, list(path), records)
+        for path, status in self._statuses:
+            _set_value(document, path, status)
         for path, token, end in self._tokens:
-            _put(document, path, end if is_second or is_late else token)
-        link = f'<{self._url}{asked.path}?page={_WORD}>; rel="next"'
-        has_link = self._linked and not (is_second or is_late)
+            _set_value(document, path, end if is_second or is_late else token)
+        link = f'<{self._url}{request.path}?page={_PAGE_TOKEN}>; rel="next"'
+        has_link = self._has_links and not (is_second or is_late)
         return Reply(document, headers={"Link": link} if has_link else {})
 
 
 def _path(extractor: Mapping[str, Any]) -> Iterator[str]:
     """Yield the steps of the path to the records, with the values of parameters."""
     parameters = getattr(extractor, "parameters", {})
-    given = extractor.get("field_path") or []
-    for step in given if isinstance(given, list) else []:
-        found = _PARAMETER.match(str(step))
-        yield str(parameters.get("".join(found.groups(""))) if found else step)
+    field_path = extractor.get("field_path") or []
+    for step in field_path if isinstance(field_path, list) else []:
+        match = _PARAMETER.match(str(step))
+        yield str(parameters.get("".join(match.groups(""))) if match else step)
 
 
 class _Page:
@@ -93,28 +93,28 @@ class _Page:
     def __init__(self, option: Mapping[str, Any]) -> None:
         name = option.get("field_name") or (option.get("field_path") or [""])[-1]
         self._name = str(name)
-        self._spoken = re.compile(rf"\b{re.escape(self._name)}\"?\s*[:=]\s*\"?(\d+)")
+        self._pattern = re.compile(rf"\b{re.escape(self._name)}\"?\s*[:=]\s*\"?(\d+)")
 
-    def is_late(self, asked: ReceivedRequest) -> bool:
+    def is_late(self, request: ReceivedRequest) -> bool:
         """Return True if the request is for a page after the second."""
-        given = asked.query.get(self._name) or [asked.headers.get(self._name, "")]
-        found = self._spoken.search(unquote_plus(asked.body.decode()))
-        token = given[0] or (found[1] if found else "0")
+        values = request.query.get(self._name) or [request.headers.get(self._name, "")]
+        match = self._pattern.search(unquote_plus(request.body.decode()))
+        token = values[0] or (match[1] if match else "0")
         return token.isdecimal() and int(token) > 1
 
 
-def nodes(node: Any) -> Iterator[Mapping[str, Any]]:
+def iterate_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the objects of a document, outer ones first."""
     if isinstance(node, dict):
         yield node
         for inner in node.values():
-            yield from nodes(inner)
+            yield from iterate_nodes(inner)
     elif isinstance(node, list):
         for inner in node:
-            yield from nodes(inner)
+            yield from iterate_nodes(inner)
 
 
-def written(moment: dt.datetime, form: str) -> Any:
+def format_datetime(moment: dt.datetime, form: str) -> Any:
     """Return a datetime in a format, or None if the format is invalid."""
     with suppress(ValueError):
         return get_format(form).write(moment)
@@ -126,31 +126,31 @@ def _has_token(node: Mapping[str, Any]) -> bool:
     return isinstance(option, dict) and ("field_name" in option or "field_path" in option)
 
 
-def _tokens(found: list[Mapping[str, Any]], url: str) -> Iterator[tuple[list[str], Any, Any]]:
+def _tokens(all_nodes: list[Mapping[str, Any]], url: str) -> Iterator[tuple[list[str], Any, Any]]:
     """Yield the path of each next-page token, the token, and its value on the last page."""
-    for node in found:
+    for node in all_nodes:
         strategy = node.get("pagination_strategy")
         if not isinstance(strategy, dict):
             continue
         is_link = "RequestPath" in str(node.get("page_token_option"))
-        token = f"{url}/next?page={_WORD}" if is_link else _WORD
-        stops = _chain(strategy.get("stop_condition"))
+        token = f"{url}/next?page={_PAGE_TOKEN}" if is_link else _PAGE_TOKEN
+        stops = _parse_chain(strategy.get("stop_condition"))
         if stops:
-            yield stops, (more := _is_more(stops[-1])), not more
-        if value := _chain(strategy.get("cursor_value")):
+            yield stops, (has_more := _is_more(stops[-1])), not has_more
+        if value := _parse_chain(strategy.get("cursor_value")):
             yield value, token, None
 
 
-def _done(found: list[Mapping[str, Any]]) -> Iterator[tuple[list[str], Any]]:
+def _completed_statuses(all_nodes: list[Mapping[str, Any]]) -> Iterator[tuple[list[str], Any]]:
     """Yield the path of each job status, and the value for a completed job."""
-    for node in found:
+    for node in all_nodes:
         if statuses := (node.get("status_mapping") or {}).get("completed"):
             yield node["status_extractor"]["field_path"], statuses[0]
 
 
-def _chain(template: Any) -> list[str]:
-    found = _CHAIN.search(str(template or ""))
-    return ["".join(one) for one in _LINK.findall(found[1])] if found else []
+def _parse_chain(template: Any) -> list[str]:
+    match = _CHAIN.search(str(template or ""))
+    return ["".join(groups) for groups in _LINK.findall(match[1])] if match else []
 
 
 def _is_more(name: str) -> Any:
@@ -158,46 +158,46 @@ def _is_more(name: str) -> Any:
     return True if "more" in low or "next" in low else not ("last" in low or "end" in low)
 
 
-def _granted(found: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _token_response(all_nodes: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the response of a token request."""
-    granted: dict[str, Any] = {"access_token": "granted-1", "expires_in": 7200, "id": 1}
-    for node in found:
+    response: dict[str, Any] = {"access_token": "granted-1", "expires_in": 7200, "id": 1}
+    for node in all_nodes:
         if node.get("type") == "OAuthAuthenticator":
-            granted[str(node.get("access_token_name") or "access_token")] = "granted-1"
+            response[str(node.get("access_token_name") or "access_token")] = "granted-1"
             form = node.get("token_expiry_date_format")
             until: Any = get_format(str(form)).write(_NOW + dt.timedelta(days=1)) if form else 7200
-            granted[str(node.get("expires_in_name") or "expires_in")] = until
+            response[str(node.get("expires_in_name") or "expires_in")] = until
         if path := node.get("session_token_path"):
-            _put(granted, [str(one) for one in path], "session-1")
-    return granted
+            _set_value(response, [str(step) for step in path], "session-1")
+    return response
 
 
-def _put(document: dict[str, Any], path: list[str], value: Any) -> None:
+def _set_value(document: dict[str, Any], path: list[str], value: Any) -> None:
     if path and "*" not in path:
-        *way, last = path
-        for name in way:
+        *parents, last = path
+        for name in parents:
             inner = document.get(name)
             if isinstance(inner, list):
-                inner = next((one for one in inner if isinstance(one, dict)), {})
+                inner = next((element for element in inner if isinstance(element, dict)), {})
             elif not isinstance(inner, dict):
                 inner = document[name] = {}
             document = inner
         document[last] = value
 
 
-def _record(found: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
+def _record(all_nodes: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
     record: dict[str, Any] = {}
-    for node in found:
+    for node in all_nodes:
         properties = node.get("properties")
         if isinstance(properties, dict):
             named = properties.items()
-            record |= {name: _value(one, number) for name, one in named if name not in record}
-    for node in found:
+            record |= {name: _value(schema, number) for name, schema in named if name not in record}
+    for node in all_nodes:
         field, form = node.get("cursor_field"), node.get("datetime_format")
         if isinstance(field, str) and isinstance(form, str) and "{{" not in field + form:
             form = (node.get("cursor_datetime_formats") or [form])[0]
             moment = START + dt.timedelta(hours=1 if number == 1 else 20)
-            record[field] = written(moment, form) or record.get(field)
+            record[field] = format_datetime(moment, form) or record.get(field)
         if isinstance(key := node.get("parent_key"), str) and "." not in key:
             record[key] = record.get(key) or 6 + number
     return {**record, "id": number}
@@ -207,10 +207,17 @@ def _value(schema: Any, number: int, depth: int = 0) -> Any:
     if not isinstance(schema, dict):
         return "a text"
     kinds = schema.get("type") or "string"
-    kind = next((one for one in ([kinds] if isinstance(kinds, str) else kinds) if one != "null"), 0)
+    kind = next(
+        (
+            type_name
+            for type_name in ([kinds] if isinstance(kinds, str) else kinds)
+            if type_name != "null"
+        ),
+        0,
+    )
     properties = schema.get("properties")
     if kind == "object" and isinstance(properties, dict) and depth < 3:
-        return {name: _value(one, number, depth + 1) for name, one in properties.items()}
+        return {name: _value(schema, number, depth + 1) for name, schema in properties.items()}
     if kind == "array" and isinstance(schema.get("items"), dict) and depth < 3:
         return [_value(schema["items"], number, depth + 1)]
     if schema.get("format") == "date-time":

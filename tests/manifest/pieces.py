@@ -14,23 +14,25 @@ from tap_core.http.response import JSONResponse
 from tap_core.manifest.builder import build_component
 from tap_core.manifest.loader import read_manifest
 
-__all__ = ["Sender", "answer", "made"]
+__all__ = ["Sender", "build", "make_response"]
 
-_AROUND = "type: DeclarativeSource\nversion: 6.0.0\nstreams: []\npiece:\n"
+_HEAD = "type: DeclarativeSource\nversion: 6.0.0\nstreams: []\npiece:\n"
 
 
-def made(text: str, expected: Any, **config: Any) -> Any:
+def build(text: str, expected: Any, **config: Any) -> Any:
     """Return the component of a YAML text, built with a config."""
-    manifest = read_manifest(_AROUND + indent(dedent(text), "  "))
+    manifest = read_manifest(_HEAD + indent(dedent(text), "  "))
     return build_component(manifest, manifest.tree["piece"], expected, config)
 
 
-def answer(status: int = 200, body: bytes = b"{}", url: str = "http://x/y", **headers: str) -> Any:
+def make_response(
+    status: int = 200, body: bytes = b"{}", url: str = "http://x/y", **headers: str
+) -> Any:
     """Return a response as a stream gets it; ``_`` in header names becomes ``-``."""
-    found = requests.Response()
-    found.status_code, found._content, found.url = status, body, url
-    found.headers.update({name.replace("_", "-"): text for name, text in headers.items()})
-    return JSONResponse.of(found)
+    response = requests.Response()
+    response.status_code, response._content, response.url = status, body, url
+    response.headers.update({name.replace("_", "-"): text for name, text in headers.items()})
+    return JSONResponse.of(response)
 
 
 class Sender:

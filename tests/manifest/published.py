@@ -27,9 +27,9 @@ from tap_core.manifest.loader import read_manifest
 from tap_core.manifest.spec import config_jsonschema
 from tests.http.server import ReceivedRequest, Server, serving
 from tests.manifest.airbyte_cdk_cases.cases import positions
-from tests.manifest.any_api import START, AnyApi, nodes, written
+from tests.manifest.any_api import START, AnyApi, format_datetime, iterate_nodes
 
-__all__ = ["Run", "RunResult", "example", "run_airbyte_cdk", "run_tap_core"]
+__all__ = ["Run", "RunResult", "example_config", "run_airbyte_cdk", "run_tap_core"]
 
 _TIME = re.compile(r"\d\d(:|%3A)?(\d\d)(:|%3A)?\d\d([.,]\d+)?")
 _DAY = re.compile(
@@ -41,12 +41,12 @@ _BUDGET = re.compile(r"\napi_budget:.*\n(?:[ #-].*\n|\n)*")  # affects only the 
 _BASE = re.compile(r"url_base: *[\"']?\{\{ *config(?:\[[\"'](\w+)|\.get\([\"'](\w+)|\.(\w+))")
 _SETTING = re.compile(r"^\{\{ *config(?:\[[\"'](\w+)[\"']\]|\.get\([\"'](\w+)[^}]*|\.(\w+)) *\}\}$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_PLAIN = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+_VALUES = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 _DATES = (
     *("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%d-%m-%Y", "%d/%m/%Y %H:%M"),
     *("%Y-%m-%dT%H:%M:%S.000Z", "%Y-%m-%d %H:%M:%S", "%Y%m%d", "%s", "%Y%m%d%H", "%Y-%m"),
 )
-_WORDS = (
+_TEXTS = (
     *("7", "true", "text/words", "sandbox_text", "https://text.example.com", "text.example.com"),
     *("1.5", "TEXT", "a@text.com", "text.freshdesk.com", "P1D", "0123456789abcdef01234567"),
     *("sk_live_abc", "01-2012", "en", "US", "20261120", "user", "2026", "text_1", "1,2"),
@@ -87,8 +87,8 @@ def run_airbyte_cdk(manifest: Path, python: Path) -> list[RunResult]:
 
 
 def _execute(command: Sequence[str], folder: Path) -> tuple[str, str, int]:
-    places = [str(Path(__file__).parents[2]), str(folder)]
-    ran = subprocess.run(
+    folders = [str(Path(__file__).parents[2]), str(folder)]
+    result = subprocess.run(
         [*command],
         capture_output=True,
         text=True,
@@ -96,31 +96,31 @@ def _execute(command: Sequence[str], folder: Path) -> tuple[str, str, int]:
         check=False,
         cwd=folder,
         env={
-            "PYTHONPATH": os.pathsep.join(places),
+            "PYTHONPATH": os.pathsep.join(folders),
             "PATH": "",
             "AIRBYTE_ENABLE_UNSAFE_CODE": "true",
         },
     )
-    return ran.stdout, ran.stderr, ran.returncode
+    return result.stdout, result.stderr, result.returncode
 
 
 def collect_results(manifest: Path, run: Run, choice: int = 0, runs: int = 2) -> list[RunResult]:
     """Return the results of several runs, each from the states of the previous one."""
     with serving() as server, TemporaryDirectory() as name:
         folder = Path(name)
-        path = _copied(manifest, folder, server.url)
+        path = _copy_manifest(manifest, folder, server.url)
         known = read_manifest(path)
         if "spec" not in known.raw:
             with path.open("a", encoding="utf-8") as file:
                 file.write(_read_spec(path.parent))
             known = read_manifest(path)
-        schemas = [_read(one) for one in sorted(path.parent.rglob("schemas/**/*.json"))]
+        schemas = [_read_json(file) for file in sorted(path.parent.rglob("schemas/**/*.json"))]
         server.answers_by(AnyApi(known.tree, server.url, schemas).answer)
-        config = example(config_jsonschema(known), choice=choice)
+        config = example_config(config_jsonschema(known), choice=choice)
         for key in _BASE.findall(path.read_text(encoding="utf-8")):
             config["".join(key)] = f"{server.url}/base"
-        _begin(config, nodes(known.tree), config_jsonschema(known)["properties"])
-        catalog = {"streams": [_configured(str(one["name"])) for one in known.streams]}
+        _set_start_dates(config, iterate_nodes(known.tree), config_jsonschema(known)["properties"])
+        catalog = {"streams": [_configured_stream(str(stream["name"])) for stream in known.streams]}
         files = {"config": config, "catalog": catalog}
         results: list[RunResult] = []
         for _ in range(runs):
@@ -143,26 +143,26 @@ def _read_spec(package: Path) -> str:
     return ""
 
 
-def _begin(
-    config: dict[str, Any], found: Iterable[Mapping[str, Any]], schemas: Mapping[str, Any]
+def _set_start_dates(
+    config: dict[str, Any], all_nodes: Iterable[Mapping[str, Any]], schemas: Mapping[str, Any]
 ) -> None:
     """Put the start dates of cursors into the config, in the formats of the manifest."""
-    for node in found:
+    for node in all_nodes:
         start = node.get("start_datetime")
         start = start if isinstance(start, dict) else {"datetime": start}
         key = _SETTING.search(str(start.get("datetime")))
         form = start.get("datetime_format") or node.get("datetime_format")
         if key and isinstance(config.get(name := "".join(key.groups(""))), str):
-            moment = str(written(START, str(form)) or config[name])
+            moment = str(format_datetime(START, str(form)) or config[name])
             if re.search(schemas[name].get("pattern") or "", moment):
                 config[name] = moment
 
 
-def _read(file: Path) -> Any:
+def _read_json(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _copied(manifest: Path, folder: Path, url: str) -> Path:
+def _copy_manifest(manifest: Path, folder: Path, url: str) -> Path:
     """Return a copy of the manifest and its package, with its hosts on the test's server."""
     package = folder / manifest.parent.name
     shutil.copytree(manifest.parent, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -173,41 +173,42 @@ def _copied(manifest: Path, folder: Path, url: str) -> Path:
     return package / manifest.name
 
 
-def example(schema: Mapping[str, Any], name: str = "", choice: int = 0) -> Any:
+def example_config(schema: Mapping[str, Any], name: str = "", choice: int = 0) -> Any:
     """Return a config that fits a schema, with recent dates; ``choice`` selects a oneOf."""
     values = [schema[word] for word in ("const", "default") if word in schema]
     values += (schema.get("enum") or [])[:1]
     if values and values[0] is not None and not ("start" in name and _DATE.match(str(values[0]))):
         return values[0]
-    found = {
-        key: example(one, key, choice) for key, one in (schema.get("properties") or {}).items()
+    properties = {
+        key: example_config(property_schema, key, choice)
+        for key, property_schema in (schema.get("properties") or {}).items()
     }
     if choices := schema.get("oneOf") or schema.get("anyOf"):
-        chosen = example(choices[min(choice, len(choices) - 1)], name, choice)
-        return {**found, **chosen} if isinstance(chosen, dict) else chosen
-    return found if "properties" in schema else _plain(schema, name)
+        variant = example_config(choices[min(choice, len(choices) - 1)], name, choice)
+        return {**properties, **variant} if isinstance(variant, dict) else variant
+    return properties if "properties" in schema else _example_value(schema, name)
 
 
-def _plain(schema: Mapping[str, Any], name: str) -> Any:
+def _example_value(schema: Mapping[str, Any], name: str) -> Any:
     kind = schema.get("type", "string")
     kind = kind[0] if isinstance(kind, list) else kind
     if kind == "array":
-        return [example(schema.get("items") or {})]
+        return [example_config(schema.get("items") or {})]
     is_date = "date" in name or "since" in name or schema.get("format") in {"date", "date-time"}
     if is_date and kind == "integer":
         return int(START.timestamp())
-    if kind in _PLAIN:
-        return schema.get("minimum", _PLAIN[kind])
+    if kind in _VALUES:
+        return schema.get("minimum", _VALUES[kind])
     pattern = re.compile(schema.get("pattern") or "")
-    dates = [START.strftime(one) for one in _DATES]
+    dates = [START.strftime(text) for text in _DATES]
     if schema.get("format") == "date":
         dates.insert(0, dates[1])
-    examples = [str(one) for one in schema.get("examples") or ()]
-    words = [*(dates if is_date else ()), "text", *examples, *_WORDS, *dates]
-    return next((word for word in words if pattern.search(word)), "text")
+    examples = [str(text) for text in schema.get("examples") or ()]
+    candidates = [*(dates if is_date else ()), "text", *examples, *_TEXTS, *dates]
+    return next((word for word in candidates if pattern.search(word)), "text")
 
 
-def _configured(name: str) -> dict[str, Any]:
+def _configured_stream(name: str) -> dict[str, Any]:
     modes = ["full_refresh", "incremental"]
     declared = {"name": name, "json_schema": {}, "supported_sync_modes": modes}
     return {"stream": declared, "sync_mode": "incremental", "destination_sync_mode": "append"}
@@ -222,63 +223,76 @@ def _collect_result(server: Server, output: str, errors: str, code: int) -> RunR
     for line in output.splitlines():
         message = json.loads(line) if line.startswith("{") else {"type": "LOG"}
         if message["type"] == "RECORD":
-            found = results.records.setdefault(message["record"]["stream"], [])
-            found.append(json.loads(_masked(json.dumps(message["record"]["data"]), server)))
+            records = results.records.setdefault(message["record"]["stream"], [])
+            records.append(json.loads(_mask(json.dumps(message["record"]["data"]), server)))
         elif message["type"] == "STATE":
             stored[message["state"]["stream"]["stream_descriptor"]["name"]] = message["state"]
         elif message["type"] == "TRACE" and message["trace"]["type"] == "ERROR":
             results.errors.append(json.dumps(message["trace"]["error"]))
     results.errors += [errors] if code else []
-    for found in results.records.values():
-        found.sort(key=lambda one: json.dumps(one, sort_keys=True))
+    for records in results.records.values():
+        records.sort(key=lambda record: json.dumps(record, sort_keys=True))
     results.stored = list(stored.values())
     for name, state in stored.items():
-        stands = positions(state["stream"].get("stream_state") or {})
+        slice_positions = positions(state["stream"].get("stream_state") or {})
         results.states[name] = {
-            _masked(one, server): _masked(at, server)
-            for one, at in stands.items()
-            if not _is_start(at)
+            _mask(slice_name, server): _mask(position, server)
+            for slice_name, position in slice_positions.items()
+            if not _is_start(position)
         }
-    results.states = {name: stands for name, stands in results.states.items() if stands}
-    results.requests = sorted({_masked(_shown(one), server) for one in server.asked})
+    results.states = {
+        name: slice_positions for name, slice_positions in results.states.items() if slice_positions
+    }
+    results.requests = sorted(
+        {_mask(_describe_request(request), server) for request in server.asked}
+    )
     return results
 
 
-def _is_start(at: str) -> bool:
+def _is_start(position: str) -> bool:
     """Return whether a position is the start of the config or earlier, so without effect.
 
     airbyte-cdk stores the start of the config, tap_core stores nothing.
     """
-    if re.match(r"\d{4}-\d\d-\d\d", at) and at[:10] < f"{START:%Y-%m-%d}":
+    if re.match(r"\d{4}-\d\d-\d\d", position) and position[:10] < f"{START:%Y-%m-%d}":
         return True
     day = START.replace(hour=0, minute=0, second=0)
     moments = (f"{START:%Y%m%d%H%M}", f"{START.timestamp():.0f}", f"{day.timestamp():.0f}")
-    digits = re.sub(r"\D", "", at)
-    if digits == at and len(at) <= 10 and int(at) < START.timestamp():
+    digits = re.sub(r"\D", "", position)
+    if digits == position and len(position) <= 10 and int(position) < START.timestamp():
         return True
     return digits.startswith(moments) or digits.rstrip("0") == f"{START:%Y%m%d}".rstrip("0")
 
 
-_OWN = {"host", "user-agent", "accept-encoding", "connection", "content-length", "accept"}
+_IGNORED_HEADERS = {
+    "host",
+    "user-agent",
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "accept",
+}
 
 
-def _shown(asked: ReceivedRequest) -> str:
-    query = sorted((name, *values) for name, values in asked.query.items())
-    body = asked.body.decode()
+def _describe_request(request: ReceivedRequest) -> str:
+    query = sorted((name, *values) for name, values in request.query.items())
+    body = request.body.decode()
     with suppress(ValueError):
         body = json.dumps(json.loads(body), sort_keys=True)
-    headers = {name.lower(): value for name, value in asked.headers.items()}
+    headers = {name.lower(): value for name, value in request.headers.items()}
     if headers.get("accept") in {"*/*", "application/json"}:
         headers.pop("accept")
-    kept = sorted((name, value) for name, value in headers.items() if name not in _OWN)
-    return f"{asked.method} {asked.path} {query} {kept} {body}"
+    relevant = sorted(
+        (name, value) for name, value in headers.items() if name not in _IGNORED_HEADERS
+    )
+    return f"{request.method} {request.path} {query} {relevant} {body}"
 
 
-def _masked(text: str, server: Server) -> str:
+def _mask(text: str, server: Server) -> str:
     """Return a text with the server's port and the current time masked."""
     text = text.replace(server.url.removeprefix("http://"), "the.server")
     text = re.sub(r"[Ss]ignature=[0-9a-f]{64}", "<signature>", text)
-    return _EPOCH.sub(_epoch, _DAY.sub(_clock, text))
+    return _EPOCH.sub(_mask_epoch, _DAY.sub(_mask_clock, text))
 
 
 def _is_now(minute: int) -> bool:
@@ -286,12 +300,12 @@ def _is_now(minute: int) -> bool:
     return (now - minute + _NOW_MINUTES) % 60 <= _NOW_MINUTES + 1
 
 
-def _clock(found: re.Match[str]) -> str:
-    if not _is_now(int(found[4])):
-        return found[0]
-    return found[1] + re.sub(r"\d", "0", found[2])
+def _mask_clock(match: re.Match[str]) -> str:
+    if not _is_now(int(match[4])):
+        return match[0]
+    return match[1] + re.sub(r"\d", "0", match[2])
 
 
-def _epoch(found: re.Match[str]) -> str:
-    is_now = _is_now(int(found[1]) // 60 % 60)
-    return re.sub(r"\d", "9", found[0]) if is_now else found[0]
+def _mask_epoch(match: re.Match[str]) -> str:
+    is_now = _is_now(int(match[1]) // 60 % 60)
+    return re.sub(r"\d", "9", match[0]) if is_now else match[0]

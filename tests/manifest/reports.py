@@ -12,13 +12,15 @@ from typing import Any
 
 from tests.http.server import ReceivedRequest, Reply
 
-__all__ = ["Reports", "make_fake_clock", "reports"]
+__all__ = ["ReportsApi", "make_fake_clock", "report_stream"]
 
 
-def reports(name: str = "items", retriever: str = "", more: str = "", body: str = "") -> str:
+def report_stream(
+    name: str = "items", retriever: str = "", options: str = "", body: str = ""
+) -> str:
     """Return a declared stream of jobs.
 
-    ``retriever`` and ``more`` are further lines of the retriever and of the stream, ``body`` of
+    ``retriever`` and ``options`` are further lines of the retriever and of the stream, ``body`` of
     the request that creates a job.
     """
     return f"""\
@@ -60,14 +62,14 @@ def reports(name: str = "items", retriever: str = "", more: str = "", body: str 
         path: "jobs/{{{{ creation_response['id'] }}}}"
         http_method: DELETE
 {indent(dedent(retriever), " " * 6)}
-{indent(dedent(more), " " * 4)}
+{indent(dedent(options), " " * 4)}
     schema_loader:
       type: InlineSchemaLoader
       schema: {{type: object, properties: {{id: {{type: integer}}, at: {{type: string}}}}}}
 """
 
 
-class Reports:
+class ReportsApi:
     """The API: polls of a job return ``statuses`` in turn, then repeat the last one.
 
     ``statuses_by_slice`` has other statuses for the jobs of a slice; ``files`` returns the results.
@@ -78,54 +80,54 @@ class Reports:
         self.statuses_by_slice: dict[str, list[str]] = {}
         self.files: Callable[[str], Reply] = lambda _: Reply([{"id": 1}])
         self.running_jobs: set[str] = set()
-        self.most = 0
-        self.until = 0
+        self.max_running = 0
+        self.wait_for = 0
         """The number of concurrent jobs that must be reached before any is completed."""
-        self._made: dict[str, list[str]] = {}
-        self._turn = threading.Lock()
+        self._jobs: dict[str, list[str]] = {}
+        self._lock = threading.Lock()
 
-    def __call__(self, asked: ReceivedRequest) -> Reply:
+    def __call__(self, request: ReceivedRequest) -> Reply:
         """Return the response to a request."""
-        _, kind, *rest = asked.path.split("/")
-        with self._turn:
+        _, kind, *segments = request.path.split("/")
+        with self._lock:
             if kind == "files":
-                return self.files(self._of(rest[0]))
-            if not rest:
-                return self._created(json.loads(asked.body))
-            return self._asked(asked, rest)
+                return self.files(self._slice_of(segments[0]))
+            if not segments:
+                return self._create_job(json.loads(request.body))
+            return self._reply_to_job(request, segments)
 
-    def _created(self, body: dict[str, Any]) -> Reply:
+    def _create_job(self, body: dict[str, Any]) -> Reply:
         of = body.get("since") or body.get("slice") or body["name"]
-        made = f"{len(self._made)}-{of}"
-        self._made[made] = list(self.statuses_by_slice.get(of, self.statuses))
-        self.running_jobs.add(made)
-        self.most = max(self.most, len(self.running_jobs))
-        return Reply({"id": made})
+        job_id = f"{len(self._jobs)}-{of}"
+        self._jobs[job_id] = list(self.statuses_by_slice.get(of, self.statuses))
+        self.running_jobs.add(job_id)
+        self.max_running = max(self.max_running, len(self.running_jobs))
+        return Reply({"id": job_id})
 
-    def _asked(self, asked: ReceivedRequest, rest: list[str]) -> Reply:
-        if asked.method == "DELETE":
+    def _reply_to_job(self, request: ReceivedRequest, segments: list[str]) -> Reply:
+        if request.method == "DELETE":
             return Reply(status=204)
-        if rest[1:] == ["abort"]:
-            self.running_jobs.discard(rest[0])
+        if segments[1:] == ["abort"]:
+            self.running_jobs.discard(segments[0])
             return Reply("ended")
-        if self.most < self.until:
+        if self.max_running < self.wait_for:
             return Reply({"status": "queued"})
-        left = self._made[rest[0]]
-        word = left.pop(0) if len(left) > 1 else left[0]
+        statuses = self._jobs[segments[0]]
+        word = statuses.pop(0) if len(statuses) > 1 else statuses[0]
         if word != "queued":
-            self.running_jobs.discard(rest[0])
+            self.running_jobs.discard(segments[0])
         return Reply({"status": word} if word else {})
 
-    def _of(self, job: str) -> str:
+    def _slice_of(self, job: str) -> str:
         return job.partition("-")[2]
 
 
 def make_fake_clock(waits: list[float]) -> SimpleNamespace:
     """Return a clock whose sleep records the seconds and advances the time by them."""
-    turn = threading.Lock()
+    lock = threading.Lock()
 
     def sleep(seconds: float) -> None:
-        with turn:
+        with lock:
             waits.append(seconds)
         time.sleep(0.001)  # lets other threads run
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from tap_core.manifest.tap import ManifestTap, make_tap_class
 from tests.http.server import ReceivedRequest, Server
 
-__all__ = ["DATE_CURSOR", "RunResult", "asked", "manifest", "run", "stream"]
+__all__ = ["DATE_CURSOR", "RunResult", "list_paths", "manifest", "run", "stream"]
 
 DATE_CURSOR = """
 incremental_sync:
@@ -45,10 +45,10 @@ streams:
 """
 
 
-def stream(name: str, path: str, body: str = "", *, retriever: str = "", more: str = "") -> str:
+def stream(name: str, path: str, body: str = "", *, retriever: str = "", options: str = "") -> str:
     """Return a declared stream whose records are the response's ``data``.
 
-    ``retriever`` and ``more`` are further lines of the retriever and of the stream, ``body`` of
+    ``retriever`` and ``options`` are further lines of the retriever and of the stream, ``body`` of
     the requester.
     """
     return f"""\
@@ -64,7 +64,7 @@ def stream(name: str, path: str, body: str = "", *, retriever: str = "", more: s
         type: RecordSelector
         extractor: {{type: DpathExtractor, field_path: [data]}}
 {indent(dedent(retriever), " " * 6)}
-{indent(dedent(more), " " * 4)}
+{indent(dedent(options), " " * 4)}
     schema_loader:
       type: InlineSchemaLoader
       schema: {{type: object, properties: {{id: {{type: integer}}, at: {{type: string}}}}}}
@@ -127,11 +127,11 @@ def run(
     return RunResult([json.loads(line) for line in written.getvalue().splitlines()], error)
 
 
-def asked(server: Server) -> list[str]:
+def list_paths(server: Server) -> list[str]:
     """Return the paths and queries of all requests, in their order."""
-    return [_shown(each) for each in server.asked]
+    return [_format_path(request) for request in server.asked]
 
 
-def _shown(request: ReceivedRequest) -> str:
-    query = "&".join(f"{name}={','.join(each)}" for name, each in request.query.items())
+def _format_path(request: ReceivedRequest) -> str:
+    query = "&".join(f"{name}={','.join(values)}" for name, values in request.query.items())
     return f"{request.path}?{query}" if query else request.path

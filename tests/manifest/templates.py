@@ -15,16 +15,16 @@ __all__ = [
     "CONFIG",
     "CREATES",
     "HTTP",
-    "LISTED",
+    "MAP_NAME",
+    "MAP_PATH",
     "NAME",
-    "NAMED",
-    "PATH",
+    "PARAMETRIZED",
     "TABLES",
-    "dynamic",
-    "of_tables",
-    "put",
-    "tap",
-    "written",
+    "dynamic_stream",
+    "make_tap",
+    "map_field",
+    "serve_tables",
+    "write_manifest",
 ]
 
 HTTP = """
@@ -40,7 +40,7 @@ CONFIG = """
 type: ConfigComponentsResolver
 stream_config: {type: StreamConfig, configs_pointer: [tables]}
 """
-LISTED = """
+PARAMETRIZED = """
 type: ParametrizedComponentsResolver
 stream_parameters:
   type: StreamParametersDefinition
@@ -52,38 +52,38 @@ NAME = "{{ components_values['name'] }}"
 CREATES = "create_or_update: true"
 
 
-def put(path: str, value: str, *more: str) -> str:
-    """Return a component mapping; ``more`` are further options of it."""
-    lines = [f"field_path: {path}", f"value: {json.dumps(value)}", *more]
-    return "".join(["- type: ComponentMappingDefinition\n", *(f"  {one}\n" for one in lines)])
+def map_field(path: str, value: str, *options: str) -> str:
+    """Return a component mapping; ``options`` are further options of it."""
+    lines = [f"field_path: {path}", f"value: {json.dumps(value)}", *options]
+    return "".join(["- type: ComponentMappingDefinition\n", *(f"  {line}\n" for line in lines)])
 
 
-NAMED = put("[name]", NAME)
-PATH = put("[retriever, requester, path]", f"of/{NAME}")
+MAP_NAME = map_field("[name]", NAME)
+MAP_PATH = map_field("[retriever, requester, path]", f"of/{NAME}")
 
 
-def dynamic(
+def dynamic_stream(
     resolver: str,
-    mapping: str = NAMED + PATH,
+    mapping: str = MAP_NAME + MAP_PATH,
     template: str = "",
     *,
     name: str = "",
-    more: str = "",
+    options: str = "",
     **of_template: str,
 ) -> str:
     """Return a dynamic stream.
 
-    ``template`` are further lines of its template, ``more`` of itself; ``path`` and ``retriever``
-    are what they are of a `stream`.
+    ``template`` are further lines of its template, ``options`` of itself; ``of_template`` are
+    arguments of `stream`.
     """
     of_template.setdefault("path", "/x")
-    made = stream("x", more=template, **of_template).replace("  - type", "    type", 1)
+    template_text = stream("x", options=template, **of_template).replace("  - type", "    type", 1)
     return f"""\
   - type: DynamicDeclarativeStream
     {f"name: {name}" if name else "# without a name"}
-{indent(dedent(more).strip(), " " * 4)}
+{indent(dedent(options).strip(), " " * 4)}
     stream_template:
-{indent(made, "  ")}
+{indent(template_text, "  ")}
     components_resolver:
 {indent(dedent(resolver).strip(), " " * 6)}
       components_mapping:
@@ -91,7 +91,9 @@ def dynamic(
 """
 
 
-def written(folder: Path, *dynamics: str, streams: tuple[str, ...] = (), check: str = "") -> Path:
+def write_manifest(
+    folder: Path, *dynamics: str, streams: tuple[str, ...] = (), check: str = ""
+) -> Path:
     """Write a manifest of dynamic streams."""
     path = manifest(folder, *streams)
     text = path.read_text(encoding="utf-8") + "dynamic_streams:\n" + "".join(dynamics)
@@ -103,7 +105,7 @@ def written(folder: Path, *dynamics: str, streams: tuple[str, ...] = (), check: 
     return path
 
 
-def of_tables(server: Server, *tables: dict[str, Any]) -> None:
+def serve_tables(server: Server, *tables: dict[str, Any]) -> None:
     """Let the server return these tables, and one record for each."""
     rows = tables or ({"name": "a"}, {"name": "b"})
 
@@ -113,6 +115,6 @@ def of_tables(server: Server, *tables: dict[str, Any]) -> None:
     server.answers_by(answer)
 
 
-def tap(path: Path, url: str = "http://127.0.0.1:9", **config: Any) -> ManifestTap:
+def make_tap(path: Path, url: str = "http://127.0.0.1:9", **config: Any) -> ManifestTap:
     """Return the tap of a manifest, before any request."""
     return make_tap_class(path)(config={"url": url, **config}, setup_mapper=False)

@@ -23,8 +23,8 @@ from tap_core.manifest.lint import lint_manifest
 from tap_core.manifest.tap import make_tap_class
 from tap_core.sync.concurrency import explain_not_distributed
 from tests.http.server import ReceivedRequest, Reply, Server, serving
-from tests.manifest.pieces import answer, made
-from tests.manifest.reports import Reports, make_fake_clock, reports
+from tests.manifest.pieces import build, make_response
+from tests.manifest.reports import ReportsApi, make_fake_clock, report_stream
 from tests.manifest.running import DATE_CURSOR, manifest, run, stream
 
 PARTS = """
@@ -44,23 +44,23 @@ DAYS = ("2024-01-01", "2024-01-11", "2024-01-21")
 @pytest.fixture
 def waits(monkeypatch) -> list[float]:
     """Record the waits for jobs without sleeping."""
-    found: list[float] = []
-    monkeypatch.setattr(async_jobs, "time", make_fake_clock(found))
-    return found
+    seconds: list[float] = []
+    monkeypatch.setattr(async_jobs, "time", make_fake_clock(seconds))
+    return seconds
 
 
 def list_requests(server: Server) -> list[str]:
-    return [f"{one.method} {one.path}" for one in server.asked]
+    return [f"{request.method} {request.path}" for request in server.asked]
 
 
-def by_day(of: str) -> Reply:
+def rows_by_day(of: str) -> Reply:
     return Reply([{"id": 1, "at": of}])
 
 
 @pytest.fixture
-def api() -> Iterator[tuple[Server, Reports]]:
+def api() -> Iterator[tuple[Server, ReportsApi]]:
     with serving() as server:
-        made_of = Reports()
+        made_of = ReportsApi()
         server.answers_by(made_of)
         yield server, made_of
 
@@ -68,8 +68,8 @@ def api() -> Iterator[tuple[Server, Reports]]:
 class TestSingleJob:
     def test_job_is_created_polled_downloaded_and_deleted(self, tmp_path: Path, api, waits):
         server, _ = api
-        ran = run(manifest(tmp_path, reports()), server)
-        assert ran.records("items") == [{"id": 1}]
+        result = run(manifest(tmp_path, report_stream()), server)
+        assert result.records("items") == [{"id": 1}]
         assert list_requests(server) == [
             "POST /jobs",
             *["GET /jobs/0-items"] * 3,
@@ -82,7 +82,7 @@ class TestSingleJob:
     def test_polling_interval_grows_with_the_duration_of_the_job(self, tmp_path: Path, api, waits):
         server, source = api
         source.statuses = [*["queued"] * 8, "done"]
-        run(manifest(tmp_path, reports()), server)
+        run(manifest(tmp_path, report_stream()), server)
         assert sum(waits) == pytest.approx(0.5 + 1 + 2 + 3 + 4 * 5, abs=0.5)
 
     @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ class TestSingleJob:
         server, source = api
         is_packed = "Gzip" in decoder
         source.files = lambda _: Reply(gzip.compress(body) if is_packed else body)
-        path = manifest(tmp_path, reports(retriever=f"download_decoder: {decoder}"))
+        path = manifest(tmp_path, report_stream(retriever=f"download_decoder: {decoder}"))
         assert run(path, server).records("items") == [{"id": 1}, {"id": 2}]
 
     def test_truncated_result_is_downloaded_again_before_any_record(
@@ -109,27 +109,29 @@ class TestSingleJob:
         body = "".join(f'{{"id": {number}}}\n' for number in range(50_000))
         replies = [Reply(body, keep=300_000), Reply(body)]
         source.files = lambda _: replies.pop(0)
-        path = manifest(tmp_path, reports(retriever="download_decoder: {type: JsonlDecoder}"))
-        ran = run(path, server)
-        assert [one["id"] for one in ran.records("items")] == list(range(50_000))
+        path = manifest(tmp_path, report_stream(retriever="download_decoder: {type: JsonlDecoder}"))
+        result = run(path, server)
+        assert [record["id"] for record in result.records("items")] == list(range(50_000))
 
     def test_result_is_spooled_to_disk(self, tmp_path: Path, api, waits, monkeypatch):
         server, source = api
-        seen: list[Any] = []
+        opened: list[Any] = []
         real = decoders.open_body
-        monkeypatch.setattr(decoders, "open_body", lambda it: seen.append(it) or real(it))
+        monkeypatch.setattr(
+            decoders, "open_body", lambda response: opened.append(response) or real(response)
+        )
         source.files = lambda _: Reply("id\n1\n")
-        path = manifest(tmp_path, reports(retriever="download_decoder: {type: CsvDecoder}"))
+        path = manifest(tmp_path, report_stream(retriever="download_decoder: {type: CsvDecoder}"))
         assert run(path, server).records("items") == [{"id": "1"}]
-        [fetched] = seen
+        [fetched] = opened
         assert isinstance(fetched, SpooledResponse)
         assert fetched._content is False
 
     def test_skipped_job_is_not_downloaded(self, tmp_path: Path, api, waits):
         server, source = api
         source.statuses = ["empty"]
-        ran = run(manifest(tmp_path, reports()), server)
-        assert ran.records("items") == []
+        result = run(manifest(tmp_path, report_stream()), server)
+        assert result.records("items") == []
         assert list_requests(server) == ["POST /jobs", "GET /jobs/0-items"]
 
     def test_transformations_do_not_change_the_page_for_the_paginator(
@@ -138,7 +140,7 @@ class TestSingleJob:
         server, source = api
         pages = [Reply({"data": [{"id": 1}, {"id": 2}]}), Reply({"data": [{"id": 9}]})]
         source.files = lambda _: pages.pop(0)
-        more = "transformations: [{type: RemoveFields, field_pointers: [[id]]}]"
+        options = "transformations: [{type: RemoveFields, field_pointers: [[id]]}]"
         retriever = """
         download_extractor: {type: DpathExtractor, field_path: [data]}
         download_paginator:
@@ -149,9 +151,12 @@ class TestSingleJob:
             cursor_value: "{{ response['data'][0]['id'] + last_page_size }}"
             stop_condition: "{{ response['data'][0]['id'] == 9 }}"
         """
-        path = manifest(tmp_path, reports(retriever=retriever, more=more))
+        path = manifest(tmp_path, report_stream(retriever=retriever, options=options))
         run(path, server)
-        assert [one.query for one in server.asked if "files" in one.path] == [{}, {"p": ["3"]}]
+        assert [request.query for request in server.asked if "files" in request.path] == [
+            {},
+            {"p": ["3"]},
+        ]
 
 
 class TestFailures:
@@ -160,8 +165,8 @@ class TestFailures:
         first = iter([["broken"], ["queued", "done"]])
         source.statuses_by_slice = StatusSequence(first)
         retriever = "failed_retry_wait_time_in_seconds: 60"
-        ran = run(manifest(tmp_path, reports(retriever=retriever)), server)
-        assert ran.records("items") == [{"id": 1}]
+        result = run(manifest(tmp_path, report_stream(retriever=retriever)), server)
+        assert result.records("items") == [{"id": 1}]
         assert list_requests(server).count("POST /jobs") == 2
         assert sum(waits) == pytest.approx(60.5, abs=0.3)
         assert "its job ended with status 'failed' and is created again." in caplog.text
@@ -170,11 +175,11 @@ class TestFailures:
         server, source = api
         source.statuses = ["broken"]
         values = "partition_router: {type: ListPartitionRouter, cursor_field: part, values: [%s]}"
-        path = manifest(tmp_path, reports(retriever=values % "s3cr3t-key"))
-        ran = run(path, server, fails=True, config={"api_key": "s3cr3t-key"})
-        assert isinstance(ran.error, FatalSyncError)
-        assert ran.error.failure_type == "system_error"
-        text = str(ran.error)
+        path = manifest(tmp_path, report_stream(retriever=values % "s3cr3t-key"))
+        result = run(path, server, fails=True, config={"api_key": "s3cr3t-key"})
+        assert isinstance(result.error, FatalSyncError)
+        assert result.error.failure_type == "system_error"
+        text = str(result.error)
         assert text.startswith("Stream 'items', slice {\"part\":")
         assert text.endswith("its job ended 3 times with status 'failed'.")
         assert "s3cr3t-key" not in text
@@ -184,18 +189,18 @@ class TestFailures:
         server, source = api
         source.statuses = ["queued"]
         retriever = "polling_job_timeout: \"{{ config['minutes'] }}\""
-        path = manifest(tmp_path, reports(retriever=retriever))
-        ran = run(path, server, fails=True, config={"minutes": "2"})
-        assert "its job ended 3 times with status 'timeout'" in str(ran.error)
-        aborted = [one for one in list_requests(server) if one.endswith("abort")]
+        path = manifest(tmp_path, report_stream(retriever=retriever))
+        result = run(path, server, fails=True, config={"minutes": "2"})
+        assert "its job ended 3 times with status 'timeout'" in str(result.error)
+        aborted = [request for request in list_requests(server) if request.endswith("abort")]
         assert aborted == [f"POST /jobs/{number}-items/abort" for number in range(3)]
         assert sum(waits) == pytest.approx(3 * 120 + 2 * 5, abs=5)
 
     def test_timeout_status_of_the_source_creates_the_job_again(self, tmp_path: Path, api, waits):
         server, source = api
         source.statuses_by_slice = StatusSequence(iter([["late"], ["done"]]))
-        ran = run(manifest(tmp_path, reports()), server)
-        assert ran.records("items") == [{"id": 1}]
+        result = run(manifest(tmp_path, report_stream()), server)
+        assert result.records("items") == [{"id": 1}]
         assert "POST /jobs/0-items/abort" in list_requests(server)
 
     @pytest.mark.parametrize(
@@ -210,16 +215,16 @@ class TestFailures:
     ):
         server, source = api
         source.statuses = [word]
-        ran = run(manifest(tmp_path, reports()), server, fails=True)
-        assert str(ran.error) == f"Stream 'items': {message}."
+        result = run(manifest(tmp_path, report_stream()), server, fails=True)
+        assert str(result.error) == f"Stream 'items': {message}."
         assert list_requests(server)[-1] == "POST /jobs/0-items/abort"
 
     def test_failed_job_creation_is_tried_three_times(self, tmp_path: Path, waits):
         with serving() as server:
             server.answers(Reply({"message": "busy"}, status=400))
-            ran = run(manifest(tmp_path, reports()), server, fails=True)
+            result = run(manifest(tmp_path, report_stream()), server, fails=True)
         assert list_requests(server) == ["POST /jobs"] * 3
-        assert "Stream 'items': no job could be created: 400 Client Error" in str(ran.error)
+        assert "Stream 'items': no job could be created: 400 Client Error" in str(result.error)
         assert sum(waits) == pytest.approx(10, abs=0.3)
 
     def test_ignored_error_of_a_job_creation_is_an_error(self, tmp_path: Path, waits):
@@ -230,23 +235,25 @@ class TestFailures:
         """
         with serving() as server:
             server.answers(Reply(status=404))
-            ran = run(manifest(tmp_path, reports(body=body)), server, fails=True)
-        assert "status 404" in str(ran.error)
+            result = run(manifest(tmp_path, report_stream(body=body)), server, fails=True)
+        assert "status 404" in str(result.error)
 
     def test_job_creation_with_wrong_credentials_is_not_retried(self, tmp_path: Path, waits):
         with serving() as server:
             server.answers(Reply(status=401))
-            ran = run(manifest(tmp_path, reports()), server, fails=True)
+            result = run(manifest(tmp_path, report_stream()), server, fails=True)
         assert list_requests(server) == ["POST /jobs"]
-        assert ran.error is not None
-        assert getattr(ran.error, "failure_type", None) == "config_error"
+        assert result.error is not None
+        assert getattr(result.error, "failure_type", None) == "config_error"
 
     def test_requests_of_a_job_use_their_error_handler(self, tmp_path: Path, api, waits):
         server, source = api
         busy = [Reply(status=503), Reply(status=503)]
-        server.answers_by(lambda one: busy.pop() if busy and one.method == "GET" else source(one))
-        ran = run(manifest(tmp_path, reports()), server)
-        assert ran.records("items") == [{"id": 1}]
+        server.answers_by(
+            lambda request: busy.pop() if busy and request.method == "GET" else source(request)
+        )
+        result = run(manifest(tmp_path, report_stream()), server)
+        assert result.records("items") == [{"id": 1}]
 
     def test_reset_pagination_is_an_error_for_a_job_creation(self, tmp_path: Path, waits):
         body = """
@@ -257,14 +264,14 @@ class TestFailures:
         """
         with serving() as server:
             server.answers(Reply(status=410))
-            ran = run(manifest(tmp_path, reports(body=body)), server, fails=True)
-        assert "410 Client Error" in str(ran.error)
+            result = run(manifest(tmp_path, report_stream(body=body)), server, fails=True)
+        assert "410 Client Error" in str(result.error)
 
     def test_failed_deletion_of_a_job_is_a_warning(self, tmp_path: Path, api, waits, caplog):
         server, source = api
         no = Reply(status=405)
-        server.answers_by(lambda one: no if one.method == "DELETE" else source(one))
-        assert run(manifest(tmp_path, reports()), server).records("items") == [{"id": 1}]
+        server.answers_by(lambda request: no if request.method == "DELETE" else source(request))
+        assert run(manifest(tmp_path, report_stream()), server).records("items") == [{"id": 1}]
         assert "Stream 'items': its job could not be removed: 405" in caplog.text
 
 
@@ -284,73 +291,73 @@ class TestWindows:
         self, tmp_path: Path, api, waits
     ):
         server, source = api
-        source.files = by_day
+        source.files = rows_by_day
         source.statuses_by_slice = {DAYS[1]: ["broken"]}
-        path = manifest(tmp_path, reports(more=CURSOR))
-        ran = run(path, server, fails=True)
-        assert ran.records("items") == [{"id": 1, "at": DAYS[0]}]
-        assert '{"start_time":"2024-01-11","end_time":"2024-01-20"}' in str(ran.error)
-        assert ran.state["bookmarks"]["items"]["replication_key_value"] == DAYS[0]
+        path = manifest(tmp_path, report_stream(options=CURSOR))
+        result = run(path, server, fails=True)
+        assert result.records("items") == [{"id": 1, "at": DAYS[0]}]
+        assert '{"start_time":"2024-01-11","end_time":"2024-01-20"}' in str(result.error)
+        assert result.state["bookmarks"]["items"]["replication_key_value"] == DAYS[0]
         source.statuses_by_slice = {}
-        again = run(path, server, state=ran.state)
-        assert [one["at"] for one in again.records("items")] == list(DAYS)
-        assert again.state["bookmarks"]["items"]["replication_key_value"] == DAYS[2]
+        second = run(path, server, state=result.state)
+        assert [record["at"] for record in second.records("items")] == list(DAYS)
+        assert second.state["bookmarks"]["items"]["replication_key_value"] == DAYS[2]
 
     def test_window_of_a_skipped_job_is_completed(self, tmp_path: Path, api, waits):
         server, source = api
-        source.files = by_day
+        source.files = rows_by_day
         source.statuses_by_slice = {DAYS[1]: ["empty"]}
-        ran = run(manifest(tmp_path, reports(more=CURSOR)), server)
-        assert [one["at"] for one in ran.records("items")] == [DAYS[0], DAYS[2]]
-        assert ran.state["bookmarks"]["items"]["replication_key_value"] == DAYS[2]
+        result = run(manifest(tmp_path, report_stream(options=CURSOR)), server)
+        assert [record["at"] for record in result.records("items")] == [DAYS[0], DAYS[2]]
+        assert result.state["bookmarks"]["items"]["replication_key_value"] == DAYS[2]
 
     def test_parallel_jobs_respect_the_limit_and_keep_the_order(self, tmp_path: Path, api, waits):
         server, source = api
-        source.files = by_day
-        source.until = 2
+        source.files = rows_by_day
+        source.wait_for = 2
         tail = "max_concurrent_async_job_count: \"{{ config['jobs'] }}\""
-        path = manifest(tmp_path, reports(more=CURSOR), tail=tail)
-        ran = run(path, server, config={"jobs": 2})
-        assert [one["at"] for one in ran.records("items")] == list(DAYS)
-        assert source.most == 2
+        path = manifest(tmp_path, report_stream(options=CURSOR), tail=tail)
+        result = run(path, server, config={"jobs": 2})
+        assert [record["at"] for record in result.records("items")] == list(DAYS)
+        assert source.max_running == 2
         assert [
-            state["bookmarks"]["items"].get("replication_key_value") for state in ran.states
+            state["bookmarks"]["items"].get("replication_key_value") for state in result.states
         ] == list(DAYS)
 
 
 class TestConcurrentJobs:
-    @pytest.mark.parametrize("jobs_of_it", [1, 2, 4])
-    def test_job_limit_applies_to_all_threads(self, tmp_path: Path, api, waits, jobs_of_it: int):
+    @pytest.mark.parametrize("max_jobs", [1, 2, 4])
+    def test_job_limit_applies_to_all_threads(self, tmp_path: Path, api, waits, max_jobs: int):
         server, source = api
-        source.until = jobs_of_it
+        source.wait_for = max_jobs
         tail = f"""
-        max_concurrent_async_job_count: {jobs_of_it}
+        max_concurrent_async_job_count: {max_jobs}
         concurrency_level: {{type: ConcurrencyLevel, default_concurrency: 5}}
         """
-        path = manifest(tmp_path, reports(retriever=PARTS), tail=tail)
-        ran = run(path, server)
-        assert len(ran.records("items")) == 5
-        assert source.most == jobs_of_it
+        path = manifest(tmp_path, report_stream(retriever=PARTS), tail=tail)
+        result = run(path, server)
+        assert len(result.records("items")) == 5
+        assert source.max_running == max_jobs
 
-    @pytest.mark.parametrize("given", ["0", "many", "'{{ config[\"none\"] }}'"])
-    def test_invalid_job_limit_means_one_job_at_a_time(self, tmp_path: Path, given: str, caplog):
-        path = manifest(tmp_path, reports(), tail=f"max_concurrent_async_job_count: {given}")
+    @pytest.mark.parametrize("limit", ["0", "many", "'{{ config[\"none\"] }}'"])
+    def test_invalid_job_limit_means_one_job_at_a_time(self, tmp_path: Path, limit: str, caplog):
+        path = manifest(tmp_path, report_stream(), tail=f"max_concurrent_async_job_count: {limit}")
         tap = make_tap_class(path)(config={"url": "http://x"})
         assert tap.shared.job_limiter.max_jobs == 1
         assert tap.streams["items"].max_parallel_partitions == 1
-        assert ("one job at a time" in caplog.text) is ("{{" not in given)
+        assert ("one job at a time" in caplog.text) is ("{{" not in limit)
 
     def test_job_limit_does_not_apply_to_other_streams(self, tmp_path: Path):
         path = manifest(
             tmp_path,
-            reports(),
+            report_stream(),
             stream("others", "/others"),
             tail="max_concurrent_async_job_count: 7",
         )
         tap = make_tap_class(path)(config={"url": "http://x"})
-        numbers = {name: one.max_parallel_partitions for name, one in tap.streams.items()}
+        numbers = {name: stream.max_parallel_partitions for name, stream in tap.streams.items()}
         assert numbers == {"items": 7, "others": 1}
-        whys = {name: explain_not_distributed(one) for name, one in tap.streams.items()}
+        whys = {name: explain_not_distributed(stream) for name, stream in tap.streams.items()}
         assert whys == {
             "items": "its jobs at the source are counted by one process",
             "others": None,
@@ -362,13 +369,17 @@ class TestConcurrentJobs:
         source.statuses = ["queued"]
         source.statuses_by_slice = {"c": [*["queued"] * 2, "strange"]}
         tail = "max_concurrent_async_job_count: 3"
-        begun = time.monotonic()
-        ran = run(manifest(tmp_path, reports(retriever=PARTS), tail=tail), server, fails=True)
-        assert "the status 'strange'" in str(ran.error)
-        aborted = {one.split("-")[1] for one in list_requests(server) if one.endswith("abort")}
+        start = time.monotonic()
+        result = run(
+            manifest(tmp_path, report_stream(retriever=PARTS), tail=tail), server, fails=True
+        )
+        assert "the status 'strange'" in str(result.error)
+        aborted = {
+            request.split("-")[1] for request in list_requests(server) if request.endswith("abort")
+        }
         assert aborted == {"a/abort", "b/abort", "c/abort"}
         assert not source.running_jobs
-        assert time.monotonic() - begun < 300
+        assert time.monotonic() - start < 300
 
     def test_async_stream_can_be_the_parent_of_another_with_one_job_at_a_time(
         self, tmp_path: Path, api, waits
@@ -384,15 +395,18 @@ class TestConcurrentJobs:
               parent_key: id
               partition_field: part
         """
-        ran = run(manifest(tmp_path, reports("tops"), reports("below", retriever=router)), server)
-        assert [one["id"] for one in ran.records("below")] == [
+        result = run(
+            manifest(tmp_path, report_stream("tops"), report_stream("below", retriever=router)),
+            server,
+        )
+        assert [record["id"] for record in result.records("below")] == [
             *("tops11", "tops12", "tops21", "tops22")
         ]
-        assert source.most == 1
+        assert source.max_running == 1
 
     def test_connection_check_creates_one_job(self, tmp_path: Path, api, waits):
         server, _ = api
-        path = manifest(tmp_path, reports(retriever=PARTS))
+        path = manifest(tmp_path, report_stream(retriever=PARTS))
         make_tap_class(path)(config={"url": server.url}).check_connection()
         assert list_requests(server).count("POST /jobs") == 1
 
@@ -406,32 +420,32 @@ class TestTermination:
             stop_signal = None
             outbox = Outbox
 
-        begun = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(ConnectionError):
             async_jobs.poll_sleep(Alone(), 600)  # type: ignore[arg-type]
-        assert time.monotonic() - begun < 300
+        assert time.monotonic() - start < 300
 
     def test_thread_waiting_for_a_job_slot_is_woken_by_an_error(self):
-        count = async_jobs.JobLimiter(1)
-        taken, free = threading.Event(), threading.Event()
+        limiter = async_jobs.JobLimiter(1)
+        slot_taken, slot_freed = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with count.hold_slot(bool):
-                taken.set()
-                free.wait(60)
+            with limiter.hold_slot(bool):
+                slot_taken.set()
+                slot_freed.wait(60)
 
         holder = threading.Thread(target=hold)
         holder.start()
-        assert taken.wait(60)
+        assert slot_taken.wait(60)
 
         def check() -> None:
             raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt), count.hold_slot(check):
+        with pytest.raises(KeyboardInterrupt), limiter.hold_slot(check):
             pass
-        free.set()
+        slot_freed.set()
         holder.join()
-        with count.hold_slot(check):
+        with limiter.hold_slot(check):
             pass
 
     def test_signal_aborts_the_running_job(self, tmp_path: Path, api, monkeypatch):
@@ -443,7 +457,7 @@ class TestTermination:
 
         monkeypatch.setattr(async_jobs, "poll_sleep", interrupted)
         with pytest.raises(SystemExit):
-            run(manifest(tmp_path, reports()), server)
+            run(manifest(tmp_path, report_stream()), server)
         assert list_requests(server)[-1] == "POST /jobs/0-items/abort"
         assert not source.running_jobs
 
@@ -451,7 +465,7 @@ class TestTermination:
 def test_dynamic_schema_loader_can_read_from_a_job(tmp_path: Path, api, waits):
     server, source = api
     source.files = lambda _: Reply({"fields": [{"name": "size", "kind": "integer"}]})
-    retriever = "\n".join(reports("fields").splitlines()[2:])
+    retriever = "\n".join(report_stream("fields").splitlines()[2:])
     retriever = retriever.partition("    schema_loader:")[0]
     loader = f"""\
 schema_loader:
@@ -492,29 +506,29 @@ def test_older_option_names_of_airbyte_cdk_are_supported(tmp_path: Path, waits):
 """
     with serving() as server:
 
-        def reply(asked: ReceivedRequest) -> Reply:
-            if asked.path == "/jobs":
+        def reply(request: ReceivedRequest) -> Reply:
+            if request.path == "/jobs":
                 return Reply({"id": 7})
-            if asked.path == "/jobs/7":
-                return Reply({"status": "ready", "urls": [f"{server.url}/{one}" for one in "ab"]})
+            if request.path == "/jobs/7":
+                return Reply({"status": "ready", "urls": [f"{server.url}/{name}" for name in "ab"]})
             return Reply(gzip.compress(b"ID,NAME\n1,NA\n"))
 
         server.answers_by(reply)
-        ran = run(manifest(tmp_path, declared), server)
+        result = run(manifest(tmp_path, declared), server)
     assert list_requests(server) == ["POST /jobs", "GET /jobs/7", "GET /a", "GET /b"]
-    assert ran.records("items") == [{"ID": "1"}] * 2
+    assert result.records("items") == [{"ID": "1"}] * 2
 
 
 class TestManifestOptions:
     def test_status_listed_twice_is_an_error(self):
         statuses = "running: [a, b], completed: [], failed: [b], timeout: []"
         with pytest.raises(ManifestError, match="The status 'b' is listed twice"):
-            made(f"{{type: AsyncJobStatusMap, {statuses}}}", AsyncJobStatusMap)
+            build(f"{{type: AsyncJobStatusMap, {statuses}}}", AsyncJobStatusMap)
 
     def test_non_string_status_is_matched_as_text(self):
         statuses = "running: [1], completed: [true], failed: [], timeout: []"
-        found = made(f"{{type: AsyncJobStatusMap, {statuses}}}", AsyncJobStatusMap)
-        assert [found.get_status(str(one)) for one in (1, True, None)] == [
+        status_map = build(f"{{type: AsyncJobStatusMap, {statuses}}}", AsyncJobStatusMap)
+        assert [status_map.get_status(str(status)) for status in (1, True, None)] == [
             "running",
             "completed",
             None,
@@ -534,30 +548,30 @@ class TestManifestOptions:
         ],
     )
     def test_lint_finds_invalid_async_options(self, tmp_path: Path, retriever: str, message: str):
-        path = manifest(tmp_path, reports(retriever=retriever))
-        assert any(message in one.message for one in lint_manifest(path).problems)
+        path = manifest(tmp_path, report_stream(retriever=retriever))
+        assert any(message in problem.message for problem in lint_manifest(path).problems)
 
     def test_lint_accepts_a_valid_async_stream(self, tmp_path: Path):
         path = manifest(
             tmp_path,
-            reports("items", retriever=PARTS, more=CURSOR),
+            report_stream("items", retriever=PARTS, options=CURSOR),
             tail="max_concurrent_async_job_count: \"{{ config['n'] }}\"",
         )
-        assert [one for one in lint_manifest(path).problems if one.is_error] == []
+        assert [problem for problem in lint_manifest(path).problems if problem.is_error] == []
 
 
 class TestResultFiles:
     def rows(self, text: str, **options: Any) -> list[Any]:
         extractor = ResponseToFileExtractor(**options)
-        whole = extractor.replace_decoder(decoders.JsonDecoder())
-        [document] = whole(answer(body=text.encode()))
+        decoder = extractor.replace_decoder(decoders.JsonDecoder())
+        [document] = decoder(make_response(body=text.encode()))
         return list(extractor.extract(document))
 
     def test_na_values_are_null_unless_preserved(self):
         text = "a,b\nNA,null\n,x\x00y\n"
         assert self.rows(text) == [{"a": None, "b": None}, {"a": None, "b": "xy"}]
-        kept = self.rows(text, preserve_na_values=True)
-        assert kept == [{"a": "NA", "b": "null"}, {"a": None, "b": "xy"}]
+        rows = self.rows(text, preserve_na_values=True)
+        assert rows == [{"a": "NA", "b": "null"}, {"a": None, "b": "xy"}]
 
     def test_empty_result_file_has_no_rows(self):
         assert self.rows("") == []
@@ -600,6 +614,6 @@ def test_page_size_reduction_is_an_error_for_a_request_that_is_not_for_a_page(
     body = "error_handler: {type: CustomErrorHandler, class_name: components.Reducing}"
     with serving() as server:
         server.answers(Reply({}, status=413))
-        ran = run(manifest(tmp_path, reports(body=body)), server, fails=True)
-    assert isinstance(ran.error, FatalSyncError)
-    assert "no job could be created: too large (413" in str(ran.error)
+        result = run(manifest(tmp_path, report_stream(body=body)), server, fails=True)
+    assert isinstance(result.error, FatalSyncError)
+    assert "no job could be created: too large (413" in str(result.error)

@@ -22,18 +22,18 @@ from tap_core.protocols.error_classification import failure_type as classify
 from tap_core.singerlib.json import replace_path
 from tests.authenticators.logins import Stream
 from tests.http.server import Reply, serving
-from tests.manifest.pieces import Sender, made
+from tests.manifest.pieces import Sender, build
 
 
 @pytest.fixture
 def server():
-    with serving() as found:
-        yield found
+    with serving() as running_server:
+        yield running_server
 
 
-def signed(text: str, method: str = "GET", *, stream=None, body=None, **config):
+def sign(text: str, method: str = "GET", *, stream=None, body=None, **config):
     """Return a request with the credentials on it."""
-    declared = made(text, Authenticator, **config)
+    declared = build(text, Authenticator, **config)
     auth = declared.auth(stream or Sender(config))
     request = requests.Request(method, "http://api/users?a=1", **(body or {})).prepare()
     return auth(auth(request))  # a session and a stream both do it
@@ -60,48 +60,48 @@ OPTION = "inject_into: {{type: RequestOption, field_name: key, inject_into: {}}}
     ],
 )
 def test_credentials_are_sent_in_a_header(text, header):
-    assert signed(text, key="s3cret").headers.get("Authorization") == header
+    assert sign(text, key="s3cret").headers.get("Authorization") == header
 
 
-def with_key(place: str, **more):
-    return signed(KEY.format(OPTION.format(place)), **more, key="s3 cret")
+def sign_with_key(location: str, **options):
+    return sign(KEY.format(OPTION.format(location)), **options, key="s3 cret")
 
 
 def test_api_key_is_injected_by_its_request_option():
-    assert with_key("header").headers["key"] == "s3 cret"
-    assert with_key("request_parameter").url == "http://api/users?a=1&key=s3+cret"
-    posted = with_key("body_json", method="POST", body={"json": {"a": 1}})
+    assert sign_with_key("header").headers["key"] == "s3 cret"
+    assert sign_with_key("request_parameter").url == "http://api/users?a=1&key=s3+cret"
+    posted = sign_with_key("body_json", method="POST", body={"json": {"a": 1}})
     assert json.loads(posted.body) == {"a": 1, "key": "s3 cret"}
     assert posted.headers["Content-Length"] == str(len(posted.body))
-    assert json.loads(with_key("body_json", method="POST").body) == {"key": "s3 cret"}
-    form = with_key("body_data", method="POST", body={"data": {"a": "1"}})
+    assert json.loads(sign_with_key("body_json", method="POST").body) == {"key": "s3 cret"}
+    form = sign_with_key("body_data", method="POST", body={"data": {"a": "1"}})
     assert (form.body, form.headers["Content-Type"]) == (
         *("a=1&key=s3+cret",),
         "application/x-www-form-urlencoded",
     )
-    assert json.loads(with_key("body_json").body) == {"key": "s3 cret"}
+    assert json.loads(sign_with_key("body_json").body) == {"key": "s3 cret"}
     with pytest.raises(ManifestError, match="cannot be added to the request body"):
-        with_key("body_json", method="POST", body={"data": {"a": "1"}})
+        sign_with_key("body_json", method="POST", body={"data": {"a": "1"}})
 
 
 def test_key_in_a_form_keeps_fields_with_several_values():
-    form = with_key("body_data", method="POST", body={"data": {"ids": ["1", "2"], "a": ""}})
+    form = sign_with_key("body_data", method="POST", body={"data": {"ids": ["1", "2"], "a": ""}})
     assert form.body == "ids=1&ids=2&a=&key=s3+cret"
 
 
 @pytest.mark.parametrize(
-    ("place", "body"),
+    ("location", "body"),
     [
         ("body_json", {"json": [1, 2]}),
         ("body_json", {"data": b"{", "headers": {"Content-Type": "application/json"}}),
         ("body_data", {"data": "a text"}),
     ],
 )
-def test_key_never_replaces_a_body_without_fields(place: str, body: dict):
+def test_key_never_replaces_a_body_without_fields(location: str, body: dict):
     with pytest.raises(
         ManifestError, match="cannot be added to the request body, because the body has no fields"
     ):
-        with_key(place, method="POST", body=body)
+        sign_with_key(location, method="POST", body=body)
 
 
 SELECTIVE = """
@@ -119,19 +119,19 @@ authenticators:
 
 
 def test_selective_authenticator_needs_only_the_settings_of_the_selected_one():
-    request = signed(SELECTIVE, login={"kind": "key", "key": "k"})
+    request = sign(SELECTIVE, login={"kind": "key", "key": "k"})
     assert request.headers["X-Key"] == "k"
 
 
 @pytest.mark.parametrize("login", [{}, {"kind": "s3cret"}])
 def test_invalid_authenticator_selection_lists_the_choices(login):
     with pytest.raises(ManifestError, match=r"'login\.kind'.*key, oauth") as error:
-        signed(SELECTIVE, login=login)
+        sign(SELECTIVE, login=login)
     assert "s3cret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("{type: ApiKeyAuthenticator, api_token: x}", "needs one location of the key"),
         (KEY.format(f"header: X, {OPTION.format('header')}"), "set either"),
@@ -140,14 +140,14 @@ def test_invalid_authenticator_selection_lists_the_choices(login):
         ("{type: JwtAuthenticator, secret_key: x, algorithm: none}", "none"),
     ],
 )
-def test_invalid_authenticator_is_rejected_with_its_line(text, words):
-    with pytest.raises(ManifestError, match=words) as error:
-        made(text, Authenticator)
+def test_invalid_authenticator_is_rejected_with_its_line(text, message):
+    with pytest.raises(ManifestError, match=message) as error:
+        build(text, Authenticator)
     assert "line" in str(error.value)
 
 
 def test_repr_of_authenticators_shows_no_secret():
-    declared = made(SELECTIVE, Authenticator, login={"kind": "key", "key": "s3cret"})
+    declared = build(SELECTIVE, Authenticator, login={"kind": "key", "key": "s3cret"})
     assert "s3cret" not in repr(declared) + repr(declared.auth(Sender()))
 
 
@@ -164,15 +164,15 @@ CLIENT = "grant_type: client_credentials"
 SETTINGS = {"id": "me", "secret": "s3cret", "token": "r0", "basic": "Basic x"}
 
 
-def form(asked):
+def parse_form(request):
     return {
         name: values if len(values) > 1 else values[0]
-        for name, values in parse_qs(asked.body.decode()).items()
+        for name, values in parse_qs(request.body.decode()).items()
     }
 
 
 @pytest.mark.parametrize(
-    ("more", "sent", "headers"),
+    ("options", "sent", "headers"),
     [
         (
             "refresh_token: '{{ config.token }}'\nscopes: [a, '{{ config.id }}']",
@@ -212,19 +212,19 @@ def form(asked):
         ),
     ],
 )
-def test_token_request_has_the_parameter_names_of_the_manifest(server, more, sent, headers):
+def test_token_request_has_the_parameter_names_of_the_manifest(server, options, sent, headers):
     server.answers(Reply({"access_token": "t1", "expires_in": "3600"}))
-    request = signed(OAUTH + more, url=server.url, **SETTINGS)
+    request = sign(OAUTH + options, url=server.url, **SETTINGS)
     assert request.headers["Authorization"] == "Bearer t1"
     assert len(server.asked) == 1
-    assert form(server.asked[0]) == sent
+    assert parse_form(server.asked[0]) == sent
     assert headers.items() <= server.asked[0].headers.items()
 
 
 def test_token_request_can_use_query_parameters(server):
     server.answers(Reply({"access_token": "t1"}))
-    more = "grant_type: client_credentials\nsend_refresh_request_as_query_params: true"
-    signed(OAUTH + more, url=server.url, **SETTINGS)
+    options = "grant_type: client_credentials\nsend_refresh_request_as_query_params: true"
+    sign(OAUTH + options, url=server.url, **SETTINGS)
     assert server.asked[0].query == {
         "grant_type": ["client_credentials"],
         "client_id": ["me"],
@@ -235,29 +235,29 @@ def test_token_request_can_use_query_parameters(server):
 
 def test_token_is_found_in_a_nested_response(server):
     server.answers(Reply({"data": [{"token": "t1", "lives": 60}]}))
-    more = "grant_type: client_credentials\naccess_token_name: token\nexpires_in_name: lives"
-    request = signed(OAUTH + more, url=server.url, **SETTINGS)
+    options = "grant_type: client_credentials\naccess_token_name: token\nexpires_in_name: lives"
+    request = sign(OAUTH + options, url=server.url, **SETTINGS)
     assert request.headers["Authorization"] == "Bearer t1"
 
 
-@pytest.mark.parametrize(("hours", "asked"), [(2, 1), (-2, 2)])
-def test_token_expiry_can_be_a_date(server, hours, asked):
+@pytest.mark.parametrize(("hours", "request_count"), [(2, 1), (-2, 2)])
+def test_token_expiry_can_be_a_date(server, hours, request_count):
     ends_at = utc_now() + timedelta(hours=hours)
     server.answers(Reply({"access_token": "t", "expires_at": f"{ends_at:%d.%m.%Y %H:%M}"}))
-    more = (
+    options = (
         "grant_type: client_credentials\nexpires_in_name: expires_at\n"
         "token_expiry_date_format: '%d.%m.%Y %H:%M'"
     )
-    auth = made(OAUTH + more, Authenticator, url=server.url, **SETTINGS).auth(Sender())
+    auth = build(OAUTH + options, Authenticator, url=server.url, **SETTINGS).auth(Sender())
     auth(requests.Request("GET", "http://api").prepare())
     if hours < 0:
         auth.last_refreshed -= timedelta(seconds=2)
     auth(requests.Request("GET", "http://api").prepare())
-    assert len(server.asked) == asked
+    assert len(server.asked) == request_count
 
 
 @pytest.mark.parametrize(
-    ("more", "lifetime", "message"),
+    ("options", "lifetime", "message"),
     [
         ("", "soon", "'expires_in' in the .* is not a number of seconds: set `token_expiry"),
         ("", "nan", "is not a number of seconds"),
@@ -267,17 +267,17 @@ def test_token_expiry_can_be_a_date(server, hours, asked):
         ("token_expiry_date_format: '%Y-%m-%d'", "soon", "`token_expiry_date_format` %Y-%m-%d"),
     ],
 )
-def test_unusable_token_lifetime_is_an_error(server, more, lifetime, message):
+def test_unusable_token_lifetime_is_an_error(server, options, lifetime, message):
     server.answers(Reply({"access_token": "t", "expires_in": lifetime, "until": lifetime}))
     with pytest.raises(AccessTokenError, match=message) as error:
-        signed(f"{OAUTH}{CLIENT}\n{more}", url=server.url, **SETTINGS)
+        sign(f"{OAUTH}{CLIENT}\n{options}", url=server.url, **SETTINGS)
     assert error.value.failure_type == "system_error"
 
 
 @pytest.mark.parametrize("lifetime", [0, -5, "0"])
 def test_token_that_has_expired_is_used_for_one_request(server, lifetime):
     server.answers(Reply({"access_token": "t", "expires_in": lifetime}))
-    auth = made(OAUTH + CLIENT, Authenticator, url=server.url, **SETTINGS).auth(Sender())
+    auth = build(OAUTH + CLIENT, Authenticator, url=server.url, **SETTINGS).auth(Sender())
     for _ in range(2):
         auth(requests.Request("GET", "http://api").prepare())
         auth.last_refreshed -= timedelta(seconds=2)
@@ -285,7 +285,7 @@ def test_token_that_has_expired_is_used_for_one_request(server, lifetime):
 
 
 @pytest.mark.parametrize(
-    ("more", "token"),
+    ("options", "token"),
     [
         ("refresh_token: r\naccess_token_value: old\ntoken_expiry_date: '2999-01-01'", "old"),
         ("refresh_token: r\naccess_token_value: old\ntoken_expiry_date: '32472144000'", "old"),
@@ -294,9 +294,9 @@ def test_token_that_has_expired_is_used_for_one_request(server, lifetime):
         ("refresh_token: r\naccess_token_value: old", "new"),
     ],
 )
-def test_configured_access_token_is_used_until_it_expires(server, more, token):
+def test_configured_access_token_is_used_until_it_expires(server, options, token):
     server.answers(Reply({"access_token": "new"}))
-    request = signed(OAUTH + more, url=server.url, **SETTINGS)
+    request = sign(OAUTH + options, url=server.url, **SETTINGS)
     assert request.headers["Authorization"] == f"Bearer {token}"
 
 
@@ -305,7 +305,7 @@ def test_access_token_without_an_endpoint_is_always_used():
         "type: OAuthAuthenticator\nclient_id: a\nclient_secret: b\nrefresh_token: r\n"
         "access_token_value: given"
     )
-    declared = made(text, Authenticator)
+    declared = build(text, Authenticator)
     auth = declared.auth(Sender())
     auth.update_access_token()
     request = auth(requests.Request("GET", "http://api").prepare())
@@ -339,14 +339,14 @@ def test_refreshed_tokens_are_written_to_the_config_and_reused(server):
     login = {"client_id": "me", "client_secret": "s3cret", "refresh_token": "r0"}
     tap = Tap({"url": server.url, "credentials": login})
     for _ in range(2):
-        auth = made(UPDATER, Authenticator, **tap.settings).auth(Sender())
+        auth = build(UPDATER, Authenticator, **tap.settings).auth(Sender())
         auth.attach(Stream(_tap=tap))
         request = auth(requests.Request("GET", "http://api").prepare())
         assert request.headers["Authorization"] == "Bearer t1"
-    kept = tap.settings["credentials"]
-    assert (kept["access_token"], kept["refresh_token"]) == ("t1", "r1")
-    assert kept["token_expiry_date"] > utc_now().isoformat()
-    assert [form(asked)["refresh_token"] for asked in server.asked] == ["r0"]
+    credentials = tap.settings["credentials"]
+    assert (credentials["access_token"], credentials["refresh_token"]) == ("t1", "r1")
+    assert credentials["token_expiry_date"] > utc_now().isoformat()
+    assert [parse_form(request)["refresh_token"] for request in server.asked] == ["r0"]
 
 
 @pytest.mark.parametrize("path", [["renewal"], ["login", "tokens", "key"]])
@@ -361,7 +361,7 @@ def test_new_refresh_token_is_stored_at_its_config_path(server, tmp_path, path, 
     tap = Tap(replace_path(settings, path, "r0") if is_set else settings)
     tap.config_file = tmp_path / "config.json"
     tap.config_file.write_text(json.dumps(tap.settings), encoding="utf-8")
-    auth = made(text, Authenticator, **tap.settings).auth(Sender())
+    auth = build(text, Authenticator, **tap.settings).auth(Sender())
     auth.attach(Stream(_tap=tap))
     auth(requests.Request("GET", "http://api").prepare())
     assert make_getter(path)(tap.settings) == "r1"
@@ -385,7 +385,7 @@ def test_new_refresh_token_is_stored_without_an_updater(server, tmp_path, name, 
     tap.config_file = tmp_path / "config.json"
     tap.config_file.write_text(json.dumps(tap.settings), encoding="utf-8")
     text = f"{OAUTH}refresh_token: '{{{{ config.{name} }}}}'"
-    auth = made(text, Authenticator, **tap.settings).auth(Sender())
+    auth = build(text, Authenticator, **tap.settings).auth(Sender())
     auth.attach(Stream(_tap=tap))
     auth(requests.Request("GET", "http://api").prepare())
     assert tap.settings.items() >= stored.items()
@@ -397,16 +397,16 @@ def test_token_request_uses_the_newest_refresh_token(server):
         Reply({"access_token": "t1", "rt": "r1"}), Reply({"access_token": "t2", "rt": "r2"})
     )
     text = OAUTH + "refresh_token: '{{ config.token }}'\nrefresh_token_name: rt"
-    auth = made(text, Authenticator, url=server.url, **SETTINGS).auth(Sender())
+    auth = build(text, Authenticator, url=server.url, **SETTINGS).auth(Sender())
     for _ in range(2):
         auth.update_access_token()
-    assert [form(asked)["rt"] for asked in server.asked] == ["r0", "r1"]
+    assert [parse_form(request)["rt"] for request in server.asked] == ["r0", "r1"]
 
 
 def test_refused_token_request_names_the_reason_without_secrets(server):
     server.answers(Reply({"error": "invalid_grant", "error_description": "no s3cret"}, 400))
     with pytest.raises(AccessTokenError, match="invalid_grant") as error:
-        signed(f"{OAUTH}refresh_token: '{{{{ config.token }}}}'", url=server.url, **SETTINGS)
+        sign(f"{OAUTH}refresh_token: '{{{{ config.token }}}}'", url=server.url, **SETTINGS)
     assert "s3cret" not in str(error.value)
 
 
@@ -417,7 +417,7 @@ REFUSALS = (
 
 
 @pytest.mark.parametrize(
-    ("more", "status", "body", "failure_type"),
+    ("options", "status", "body", "failure_type"),
     [
         ("", 400, {"error": "invalid_grant"}, "config_error"),
         ("", 400, {"error": "invalid_permissions"}, "config_error"),
@@ -440,24 +440,24 @@ REFUSALS = (
     ],
 )
 def test_refused_token_request_has_the_failure_type_of_airbyte_cdk(
-    server, more, status, body, failure_type
+    server, options, status, body, failure_type
 ):
     server.answers(Reply(body, status))
-    more = more.replace("\n", ", ") if "{" in more else more
+    options = options.replace("\n", ", ") if "{" in options else options
     with pytest.raises(AccessTokenError) as error:
-        signed(f"{OAUTH}refresh_token: r0\n{more}", url=server.url, **SETTINGS)
+        sign(f"{OAUTH}refresh_token: r0\n{options}", url=server.url, **SETTINGS)
     assert classify(error.value) == failure_type
 
 
 def test_refused_refresh_tokens_are_declared_once():
-    more = f"{REFUSALS}\nrefresh_token_updater: {{refresh_token_error_key: code}}"
+    options = f"{REFUSALS}\nrefresh_token_updater: {{refresh_token_error_key: code}}"
     with pytest.raises(ManifestError, match="remove those in the updater"):
-        made(f"{OAUTH}refresh_token: r0\n{more}", Authenticator, url="http://api", **SETTINGS)
+        build(f"{OAUTH}refresh_token: r0\n{options}", Authenticator, url="http://api", **SETTINGS)
 
 
 def test_missing_client_id_is_an_error(server):
     with pytest.raises(ManifestError, match="is the setting missing"):
-        signed(f"{OAUTH}grant_type: client_credentials", url=server.url)
+        sign(f"{OAUTH}grant_type: client_credentials", url=server.url)
 
 
 # JSON Web Tokens
@@ -477,7 +477,7 @@ additional_jwt_headers: {x: "{{ 1 }}"}
 jwt_payload: {iss: me, aud: "{{ config.kid }}"}
 additional_jwt_payload: {scope: read}
 """
-    request = signed(text, file=json.dumps({"key": key}), kid="7a")
+    request = sign(text, file=json.dumps({"key": key}), kid="7a")
     prefix, token = request.headers["Authorization"].split(" ")
     claims = jwt.decode(token, key, algorithms=["HS256"], audience="7a")
     assert prefix == "JWT"
@@ -494,7 +494,7 @@ additional_jwt_payload: {scope: read}
 def test_jwt_is_reused_while_it_is_valid():
     pytest.importorskip("jwt")
     text = f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256\ntoken_duration: "
-    auth = made(f"{text}1200", Authenticator).auth(Sender())
+    auth = build(f"{text}1200", Authenticator).auth(Sender())
     first = auth(requests.Request("GET", "http://api").prepare()).headers["Authorization"]
     assert auth(requests.Request("GET", "http://api").prepare()).headers["Authorization"] == first
 
@@ -506,7 +506,7 @@ def test_jwt_key_can_be_base64_encoded_and_sent_as_a_parameter():
         "base64_encode_secret_key: true\nrequest_option: {type: RequestOption,"
         " inject_into: request_parameter, field_name: t}"
     )
-    [token] = parse_qs(signed(text).url.partition("?")[2])["t"]
+    [token] = parse_qs(sign(text).url.partition("?")[2])["t"]
     assert jwt.decode(token, base64.b64encode(b"k" * 40), algorithms=["HS256"])["exp"]
 
 
@@ -515,14 +515,14 @@ def test_invalid_jwt_key_is_an_error_without_the_key():
     text = "type: JwtAuthenticator\nsecret_key: s3cret\nalgorithm: RS256\npassphrase: "
     for passphrase in ("''", "x"):
         with pytest.raises(ManifestError, match="cannot sign a token with RS256") as error:
-            signed(text + passphrase)
+            sign(text + passphrase)
         assert "s3cret" not in str(error.value)
 
 
 def test_missing_jwt_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jwt", None)
     with pytest.raises(ManifestError, match="PyJWT and cryptography: pip install"):
-        signed(f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256")
+        sign(f"type: JwtAuthenticator\nsecret_key: {'k' * 40}\nalgorithm: HS256")
 
 
 def test_reserved_claims_in_the_payload_are_rejected():
@@ -530,7 +530,7 @@ def test_reserved_claims_in_the_payload_are_rejected():
         "type: JwtAuthenticator\nsecret_key: s\nalgorithm: HS256\nadditional_jwt_payload: {exp: 1}"
     )
     with pytest.raises(ManifestError, match="`additional_jwt_payload` has exp"):
-        signed(text)
+        sign(text)
 
 
 def test_profile_assertion_requests_an_access_token(server):
@@ -542,8 +542,8 @@ token_refresh_endpoint: "{{{{ config.url }}}}/token"
 use_profile_assertion: true
 profile_assertion: {{type: JwtAuthenticator, secret_key: {"k" * 40}, algorithm: HS256}}
 """
-    assert signed(text, url=server.url).headers["Authorization"] == "Bearer t1"
-    sent = form(server.asked[0])
+    assert sign(text, url=server.url).headers["Authorization"] == "Bearer t1"
+    sent = parse_form(server.asked[0])
     assert sent.pop("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer"
     assert jwt.decode(sent.pop("assertion"), "k" * 40, algorithms=["HS256"])
     assert sent == {}
@@ -569,34 +569,34 @@ IN_HEADER = "{type: ApiKey, inject_into: {type: RequestOption, inject_into: head
 
 
 @pytest.mark.parametrize(
-    ("how", "header", "expected"),
+    ("usage", "header", "expected"),
     [
         (BEARER, "Authorization", "Bearer s1"),
         (f"{IN_HEADER}}}", "X", "s1"),
         (f"{IN_HEADER}, api_token: 'Token {{{{ session_token }}}}'}}", "X", "Token s1"),
     ],
 )
-def test_session_token_is_requested_by_the_login_requester(server, how, header, expected):
+def test_session_token_is_requested_by_the_login_requester(server, usage, header, expected):
     server.answers(Reply({"data": {"token": "s1"}}))
-    request = signed(SESSION.replace("ANY", how), url=server.url, user="me")
+    request = sign(SESSION.replace("ANY", usage), url=server.url, user="me")
     assert request.headers[header] == expected
-    [asked] = server.asked
-    assert (asked.method, asked.path, asked.json) == ("POST", "/login", {"user": "me"})
-    assert asked.headers["Authorization"] == f"Basic {base64.b64encode(b'me:p').decode()}"
+    [login] = server.asked
+    assert (login.method, login.path, login.json) == ("POST", "/login", {"user": "me"})
+    assert login.headers["Authorization"] == f"Basic {base64.b64encode(b'me:p').decode()}"
 
 
 def test_very_long_session_token_is_an_error(server):
     """SEC13: all texts are searched for a token, which takes a minute for one of ten megabytes."""
     server.answers(Reply({"data": {"token": "x" * 65_537}}))
     with pytest.raises(AccessTokenError, match="a token of 65,537 characters"):
-        signed(SESSION.replace("ANY", BEARER), url=server.url, user="me")
+        sign(SESSION.replace("ANY", BEARER), url=server.url, user="me")
 
 
 @pytest.mark.parametrize(("duration", "logins"), [("PT0.001S", 2), ("PT1H", 1)])
 def test_expired_session_token_is_renewed(server, duration, logins):
     server.answers(Reply({"data": {"token": "s1"}}))
     text = SESSION.replace("ANY", BEARER) + f"expiration_duration: {duration}"
-    auth = made(text, Authenticator, url=server.url, user="me").auth(Sender())
+    auth = build(text, Authenticator, url=server.url, user="me").auth(Sender())
     for _ in range(2):
         auth(requests.Request("GET", "http://api").prepare())
     assert len(server.asked) == logins
@@ -605,18 +605,18 @@ def test_expired_session_token_is_renewed(server, duration, logins):
 def test_refused_session_token_is_renewed_once(server):
     server.answers(Reply({"data": {"token": "s1"}}), Reply({"data": {"token": "s2"}}))
     text = SESSION.replace("ANY", BEARER)
-    auth = made(text, Authenticator, url=server.url, user="me").auth(Sender())
-    refused = requests.Response()
-    refused.request = auth(requests.Request("GET", "http://api").prepare())
+    auth = build(text, Authenticator, url=server.url, user="me").auth(Sender())
+    unauthorized = requests.Response()
+    unauthorized.request = auth(requests.Request("GET", "http://api").prepare())
     for _ in range(2):  # the second one was sent with the old token, too
-        assert renew_access_token(auth, refused)
+        assert renew_access_token(auth, unauthorized)
     request = auth(requests.Request("GET", "http://api").prepare())
     assert request.headers["Authorization"] == "Bearer s2"
     assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize(
-    "how",
+    "usage",
     [
         IN_HEADER.replace("header, field_name: X", "request_parameter, field_name: t"),
         IN_HEADER.replace("header, field_name: X", "body_json, field_path: [a, t]"),
@@ -624,14 +624,14 @@ def test_refused_session_token_is_renewed_once(server):
         f"{IN_HEADER}, api_token: \"Basic {{{{ (session_token ~ ':') | base64encode }}}}\"",
     ],
 )
-def test_refused_session_token_is_renewed_wherever_it_was_sent(server, how):
+def test_refused_session_token_is_renewed_wherever_it_was_sent(server, usage):
     server.answers(Reply({"data": {"token": "é+/1="}}), Reply({"data": {"token": "new"}}))
-    text = SESSION.replace("ANY", f"{how}}}")
-    auth = made(text, Authenticator, url=server.url, user="me").auth(Sender())
-    refused = requests.Response()
-    refused.request = auth(requests.Request("POST", "http://api").prepare())
+    text = SESSION.replace("ANY", f"{usage}}}")
+    auth = build(text, Authenticator, url=server.url, user="me").auth(Sender())
+    unauthorized = requests.Response()
+    unauthorized.request = auth(requests.Request("POST", "http://api").prepare())
     for _ in range(2):  # the second one was sent with the old token, too
-        assert renew_access_token(auth, refused)
+        assert renew_access_token(auth, unauthorized)
     assert auth.access_token == "new"
     assert len(server.asked) == 2
 
@@ -639,12 +639,12 @@ def test_refused_session_token_is_renewed_wherever_it_was_sent(server, how):
 def test_missing_session_token_names_its_path(server):
     server.answers(Reply({"data": {}}))
     with pytest.raises(Exception, match=r"no token at the `session_token_path` data\.token"):
-        signed(SESSION.replace("ANY", BEARER), url=server.url, user="me")
+        sign(SESSION.replace("ANY", BEARER), url=server.url, user="me")
 
 
 def test_invalid_session_duration_is_rejected():
     with pytest.raises(ManifestError, match="not an ISO 8601 duration"):
-        made(SESSION.replace("ANY", BEARER) + "expiration_duration: soon", Authenticator)
+        build(SESSION.replace("ANY", BEARER) + "expiration_duration: soon", Authenticator)
 
 
 LEGACY = """
@@ -679,11 +679,11 @@ class Requester:
 )
 def test_legacy_session_token_is_used_while_it_is_valid(server, status, config, token):
     server.answers_by(
-        lambda asked: Reply({"id": "new"}) if asked.path == "/session" else Reply({}, status)
+        lambda request: Reply({"id": "new"}) if request.path == "/session" else Reply({}, status)
     )
     stream = Sender()
     stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})
-    request = signed(LEGACY, stream=stream, **config)
+    request = sign(LEGACY, stream=stream, **config)
     assert request.headers["X-Session"] == token
 
 
@@ -693,7 +693,7 @@ def test_legacy_login_response_without_a_token_is_an_error(server, body):
     stream = Sender()
     stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})
     with pytest.raises(FatalAPIError, match="no token at the `session_token_response_key` id"):
-        signed(LEGACY, stream=stream, user="me")
+        sign(LEGACY, stream=stream, user="me")
 
 
 @pytest.mark.parametrize("status", [401, 500])
@@ -702,4 +702,4 @@ def test_legacy_session_without_credentials_is_an_error(server, status):
     stream = Sender()
     stream.retriever = type("Retriever", (), {"requester": Requester(server.url)})
     with pytest.raises(Exception, match="set `username`" if status == 401 else "status 500"):
-        signed(LEGACY, stream=stream, token="set")
+        sign(LEGACY, stream=stream, token="set")

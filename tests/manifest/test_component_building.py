@@ -70,30 +70,30 @@ class Piece:
     IGNORED: ClassVar[frozenset[str]] = frozenset({"old"})
 
 
-def _manifest(text: str, top: str = ""):
+def _read(text: str, top: str = ""):
     return read_manifest(
         "type: DeclarativeSource\nversion: 6.0.0\npiece:\n" + indent(dedent(text), "  ") + top
     )
 
 
-def _made(text: str, expected: Any = Piece, config: Any = None) -> Any:
-    manifest = _manifest(text)
+def _build(text: str, expected: Any = Piece, config: Any = None) -> Any:
+    manifest = _read(text)
     return build_component(
         manifest, manifest.tree["piece"], expected, _CONFIG if config is None else config
     )
 
 
-def _refusal(text: str, expected: Any = Piece) -> str:
-    with pytest.raises(ManifestError) as refused:
-        _made(text, expected)
-    return str(refused.value)
+def _build_error(text: str, expected: Any = Piece) -> str:
+    with pytest.raises(ManifestError) as exc_info:
+        _build(text, expected)
+    return str(exc_info.value)
 
 
 # Values of fields
 
 
 def test_plain_fields_are_evaluated_before_construction():
-    made = _made(
+    component = _build(
         """\
         text: "{{ config['name'] }}-1"
         size: "{{ config['size'] }}"
@@ -104,12 +104,21 @@ def test_plain_fields_are_evaluated_before_construction():
         levels: {low: "1", high: "{{ 2 + 3 }}"}
         """
     )
-    assert (made.text, made.size, made.ratio, made.flag) == ("acme-1", 50, 3.0, True)
-    assert (made.choice, made.names, made.levels) == ("b", ["a", "1"], {"low": 1, "high": 5})
+    assert (component.text, component.size, component.ratio, component.flag) == (
+        "acme-1",
+        50,
+        3.0,
+        True,
+    )
+    assert (component.choice, component.names, component.levels) == (
+        "b",
+        ["a", "1"],
+        {"low": 1, "high": 5},
+    )
 
 
 def test_only_templates_that_vary_per_request_stay_callable():
-    made = _made(
+    component = _build(
         """\
         says: "{{ config.name }}/{{ stream_slice.id }}"
         value: {fixed: "{{ config.size }}", "{{ config.name }}": "{{ record.id }}", none: ""}
@@ -117,32 +126,36 @@ def test_only_templates_that_vary_per_request_stay_callable():
         condition: "{{ record.id > 5 }}"
         """
     )
-    assert made.says(_SCOPE) == "acme/s"
-    assert (made.value["fixed"], made.value["acme"](_SCOPE), made.value["none"]) == (50, 7, None)
-    assert made.parameter == {"number": "1.5", "list": [1], "plain": "1_000", "yaml": 5}
-    assert made.condition(_SCOPE) is True
-    assert _made("{maybe: '{{ none }}', text: '{{ none }}'}") == _made("text: None")
-    assert _made("says: 1e3\nvalue: 1e3\ncondition: 'no'\n") == _made(
+    assert component.says(_SCOPE) == "acme/s"
+    assert (component.value["fixed"], component.value["acme"](_SCOPE), component.value["none"]) == (
+        50,
+        7,
+        None,
+    )
+    assert component.parameter == {"number": "1.5", "list": [1], "plain": "1_000", "yaml": 5}
+    assert component.condition(_SCOPE) is True
+    assert _build("{maybe: '{{ none }}', text: '{{ none }}'}") == _build("text: None")
+    assert _build("says: 1e3\nvalue: 1e3\ncondition: 'no'\n") == _build(
         "{says: '1e3', value: 1000.0, condition: true}"
     )
 
 
 def test_nested_components_are_built():
-    assert _made("inner: {size: 3}\n").inner == Inner(3)
-    assert _made("inner: [{size: 3}, {}]\n").inner == [Inner(3), Inner()]
-    found = _made("change: {type: AddFields, fields: [{path: [a], value: b}]}\n").change
-    assert isinstance(found, AddFields)
+    assert _build("inner: {size: 3}\n").inner == Inner(3)
+    assert _build("inner: [{size: 3}, {}]\n").inner == [Inner(3), Inner()]
+    transformation = _build("change: {type: AddFields, fields: [{path: [a], value: b}]}\n").change
+    assert isinstance(transformation, AddFields)
 
 
 def test_value_with_a_type_key_can_be_a_plain_mapping():
-    made = _made("value: {type: [string, 'null'], deep: {type: object}}\n")
-    assert made.value == {"type": ["string", "null"], "deep": {"type": "object"}}
-    assert _made("value: {type: AddFields}\n").value == {"type": "AddFields"}
+    component = _build("value: {type: [string, 'null'], deep: {type: object}}\n")
+    assert component.value == {"type": ["string", "null"], "deep": {"type": "object"}}
+    assert _build("value: {type: AddFields}\n").value == {"type": "AddFields"}
 
 
 def test_component_type_can_be_omitted_if_implied():
     """As in Airbyte's YAML reference for MinMaxDatetime and RequestOption."""
-    made = _made(
+    component = _build(
         """\
         type: DatetimeBasedCursor
         cursor_field: at
@@ -152,33 +165,33 @@ def test_component_type_can_be_omitted_if_implied():
         """,
         DatetimeBasedCursor,
     )
-    assert made.start_datetime.datetime == "2024-01-01"
-    assert made.start_time_option.field_name == "from"
+    assert component.start_datetime.datetime == "2024-01-01"
+    assert component.start_time_option.field_name == "from"
 
 
 def test_component_fields_receive_parameters_config_folder_and_place():
-    made = _made("$parameters: {text: from above}\ntype: \nsize: 1\ntext: mine\n")
-    assert made.text == "mine"
-    assert made.config == _CONFIG
-    assert made.folder == Path()
-    assert made.place == "manifest, line 4, piece"
+    component = _build("$parameters: {text: from above}\ntype: \nsize: 1\ntext: mine\n")
+    assert component.text == "mine"
+    assert component.config == _CONFIG
+    assert component.folder == Path()
+    assert component.place == "manifest, line 4, piece"
 
 
 def test_node_field_receives_the_unbuilt_node():
-    made = _made("raw: {type: AddFields, fields: []}\n")
-    assert made.raw["type"] == "AddFields"
-    assert made.raw.path == "piece.raw"
+    component = _build("raw: {type: AddFields, fields: []}\n")
+    assert component.raw["type"] == "AddFields"
+    assert component.raw.path == "piece.raw"
 
 
 def test_null_options_use_the_default():
-    assert _made("size: null\ntext: ~\nvalue:\n") == _made("{}")
+    assert _build("size: null\ntext: ~\nvalue:\n") == _build("{}")
 
 
 def test_equal_templates_are_equal_and_hashable():
     """Equal authenticators share their tokens."""
     text = "says: '{{ stream_slice.id }}'\nvalue: ['{{ record.id }}']\n"
-    assert _made(text).says == _made(text).says
-    assert hash(_made(text).says) == hash(_made(text).says)
+    assert _build(text).says == _build(text).says
+    assert hash(_build(text).says) == hash(_build(text).says)
 
 
 def test_wrong_value_is_redacted_before_it_is_cut():
@@ -186,17 +199,17 @@ def test_wrong_value_is_redacted_before_it_is_cut():
     secrets = Secrets.from_values([secret])
     register_secrets(secrets, secrets)
     with pytest.raises(ManifestError) as raised:
-        _made(f"size: {secret}\n")
+        _build(f"size: {secret}\n")
     assert "key-4f7d" not in str(raised.value)
     assert "is not an integer" in str(raised.value)
 
 
 def test_failing_config_template_raises_when_it_is_evaluated(caplog):
     with caplog.at_level(logging.WARNING):
-        made = _made("says: \"{{ config['missing']['deeper'] }}\"\n")
+        component = _build("says: \"{{ config['missing']['deeper'] }}\"\n")
     assert "config['missing']['deeper']" in caplog.text
     with pytest.raises(ManifestError, match=r"line 4, piece\.says"):
-        made.says(_SCOPE)
+        component.says(_SCOPE)
 
 
 # Errors
@@ -231,11 +244,11 @@ def test_failing_config_template_raises_when_it_is_evaluated(caplog):
     ],
 )
 def test_invalid_option_is_rejected_with_line_and_path(text, message):
-    assert message in _refusal(text)
+    assert message in _build_error(text)
 
 
 def test_invalid_setting_value_is_not_shown_in_the_error():
-    refusal = _refusal("size: \"{{ config['name'] }}\"\n")
+    refusal = _build_error("size: \"{{ config['name'] }}\"\n")
     assert "the template \"{{ config['name'] }}\" does not give an integer." in refusal
     assert "acme" not in refusal
 
@@ -262,24 +275,24 @@ def test_invalid_setting_value_is_not_shown_in_the_error():
     ],
 )
 def test_unknown_component_is_rejected(text, expected, message):
-    assert message in _refusal(text, expected)
+    assert message in _build_error(text, expected)
 
 
 def test_irrelevant_options_are_ignored_with_a_warning(caplog):
     """airbyte-cdk ignores options of other components silently; tap_core logs a warning."""
     text = "{type: HttpRequester, url: x, description: y, cursor_field: z, zzz: n}"
     with caplog.at_level(logging.WARNING):
-        made = _made(text, HttpRequester)
-    assert made.url == "x"
+        component = _build(text, HttpRequester)
+    assert component.url == "x"
     assert "description" not in caplog.text
     assert "HttpRequester has no option 'cursor_field'. It is ignored." in caplog.text
-    assert _made("old: 1\n") == _made("{}")
+    assert _build("old: 1\n") == _build("{}")
     with pytest.raises(ManifestError, match="no option 'old_name'"):
-        _made("{type: HttpRequester, url: x, old_name: n}", HttpRequester)
+        _build("{type: HttpRequester, url: x, old_name: n}", HttpRequester)
 
 
 def test_file_uploader_causes_a_warning_that_files_are_not_downloaded(caplog):
-    assert _made("{type: HttpRequester, url: x, file_uploader: {}}", HttpRequester)
+    assert _build("{type: HttpRequester, url: x, file_uploader: {}}", HttpRequester)
     [line] = caplog.messages
     assert "the option 'file_uploader' is not supported: files are not downloaded" in line
 
@@ -290,8 +303,8 @@ def test_state_migration_without_a_type_is_the_legacy_migration():
     manifest = read_manifest(f"type: DeclarativeSource\nstreams: []\npiece:\n{indent(text, '  ')}")
     [node] = manifest.tree["piece"]["state_migrations"]
     assert node["type"] == "LegacyToPerPartitionStateMigration"
-    made = build_component(manifest, node, StateMigration)
-    assert isinstance(made, LegacyToPerPartitionStateMigration)
+    component = build_component(manifest, node, StateMigration)
+    assert isinstance(component, LegacyToPerPartitionStateMigration)
 
 
 _PAGES = "{type: CursorPagination, cursor_value: x, OPTION: y}"
@@ -318,12 +331,12 @@ def test_ineffective_options_of_published_manifests_are_logged_and_typos_rejecte
 ):
     """airbyte-cdk 6 and 7 accept these options without any effect."""
     with caplog.at_level(logging.WARNING):
-        _made(text.replace("OPTION", option), expected)
+        _build(text.replace("OPTION", option), expected)
     assert f"has no option '{option}'. It is ignored." in caplog.text
     with pytest.raises(ManifestError, match=f"no option '{option}_x'"):
-        _made(text.replace("OPTION", f"{option}_x"), expected)
+        _build(text.replace("OPTION", f"{option}_x"), expected)
     with pytest.raises(ManifestError, match=f"no option '{option}'"):
-        _made(f"{{type: HttpRequester, url: x, {option}: y}}", HttpRequester)
+        _build(f"{{type: HttpRequester, url: x, {option}: y}}", HttpRequester)
 
 
 def test_only_the_selected_authenticator_is_built():
@@ -335,9 +348,9 @@ def test_only_the_selected_authenticator_is_built():
       key: {type: BearerAuthenticator, api_token: "{{ config['key'] }}"}
       jwt: {type: JwtAuthenticator, algorithm: HS256, secret_key: "{{ config['a']['b'] }}"}
     """
-    assert list(_made(text, Authenticator, {"kind": "key", "key": "k"}).authenticators) == ["key"]
+    assert list(_build(text, Authenticator, {"kind": "key", "key": "k"}).authenticators) == ["key"]
     with pytest.raises(ManifestError, match=r"authenticators\.jwt\.secret_key"):
-        _made(text, Authenticator, {"kind": "jwt"})
+        _build(text, Authenticator, {"kind": "jwt"})
 
 
 def test_warning_of_a_component_has_its_line_and_path(caplog):
@@ -350,7 +363,7 @@ def test_warning_of_a_component_has_its_line_and_path(caplog):
     cursor_granularity: P1D
     """
     with caplog.at_level(logging.WARNING):
-        _made(text, DatetimeBasedCursor)
+        _build(text, DatetimeBasedCursor)
     assert "manifest, line 4, piece: The cursor 'at' belongs to a feed" in caplog.text
 
 
@@ -367,17 +380,17 @@ def test_custom_class_receives_options_with_built_components(tmp_path):
         "  inner: [{type: AddFields, fields: []}, {other: 1}]\n"
     )
     manifest = read_manifest(file)
-    made = build_component(manifest, manifest.tree["piece"], Transformation, _CONFIG)
-    assert made.class_name == "source_x.components.Mine"
-    assert made.fields == {
+    component = build_component(manifest, manifest.tree["piece"], Transformation, _CONFIG)
+    assert component.class_name == "source_x.components.Mine"
+    assert component.fields == {
         "limit": "{{ config.size }}",
         "inner": [AddFields(fields=[]), {"other": 1}],
     }
-    assert (made.config, made.folder) == (_CONFIG, tmp_path)
+    assert (component.config, component.folder) == (_CONFIG, tmp_path)
 
 
 def test_building_without_a_config_collects_all_errors():
-    manifest = _manifest(
+    manifest = _read(
         """\
         size: "{{ config['size'] }}"
         text: "{{ record.id }}"

@@ -12,7 +12,7 @@ import pytest
 from tap_core.exceptions import ConfigurationError
 from tap_core.manifest.lint import lint_manifest
 from tests.http.server import Reply, Server, serving
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.running import list_paths, manifest, run, stream
 
 PARAMETERS = """\
 request_parameters:
@@ -58,7 +58,7 @@ def test_migrations_and_transformations_change_the_config_that_templates_use(
     server.answers(Reply({"data": []}))
     config = {"region": "eu", "old": "key"}
     run(with_rules(tmp_path, RULES), server, config=config)
-    assert asked(server) == ["/items?region=europe&derived=europe-1&kind=key&old=None"]
+    assert list_paths(server) == ["/items?region=europe&derived=europe-1&kind=key&old=None"]
     assert config == {"region": "eu", "old": "key"}
 
 
@@ -67,7 +67,7 @@ def test_rules_leave_a_config_unchanged_that_they_do_not_match(
 ) -> None:
     server.answers(Reply({"data": []}))
     run(with_rules(tmp_path, RULES), server, config={"region": "asia"})
-    assert asked(server) == ["/items?region=asia&derived=asia-1&kind=None&old=None"]
+    assert list_paths(server) == ["/items?region=asia&derived=asia-1&kind=None&old=None"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_conditional_streams_exist_if_their_condition_is_true(
 ) -> None:
     conditional = CONDITIONAL + indent(stream("more", "/more"), "    ")
     path = manifest(tmp_path, stream("items", "/items"), conditional)
-    server.answers_by(lambda asked: Reply({"data": [{"id": 1}]}))
+    server.answers_by(lambda request: Reply({"data": [{"id": 1}]}))
     result = run(path, server, config={"api_key": key})
     schemas = [line["stream"] for line in result.lines if line["type"] == "SCHEMA"]
     assert schemas == names
@@ -163,14 +163,14 @@ def test_lint_checks_the_streams_and_rules_that_depend_on_the_config(tmp_path: P
     rules = RULES.replace("map:", "mapp:")
     problems["rules"] = lint_manifest(with_rules(tmp_path, rules)).problems
     assert [
-        (name, one.path)
-        for name, found in problems.items()
-        for one in found
-        if one.is_error and "option" in one.message
+        (name, problem.path)
+        for name, found_problems in problems.items()
+        for problem in found_problems
+        if problem.is_error and "option" in problem.message
     ] == [
         ("streams", "streams[1].streams[0].retriever.requester.htp_method"),
         ("rules", "spec.config_normalization_rules.transformations[0].mapp"),
     ]
-    unknown = [one.message for one in lint_manifest(with_rules(tmp_path, RULES)).problems]
-    assert not any("'derived'" in one for one in unknown)
-    assert any("'region'" in one for one in unknown)
+    messages = [problem.message for problem in lint_manifest(with_rules(tmp_path, RULES)).problems]
+    assert not any("'derived'" in message for message in messages)
+    assert any("'region'" in message for message in messages)

@@ -18,7 +18,7 @@ from tap_core.manifest.components.custom import Custom, CustomTransformation
 from tap_core.manifest.errors import ManifestError
 from tap_core.redaction import redact
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
-from tests.manifest.running import RunResult, asked, manifest, run, stream
+from tests.manifest.running import RunResult, list_paths, manifest, run, stream
 
 PLACE = "source_declarative_manifest.components"
 MIGRATED = f"""
@@ -34,16 +34,18 @@ state_migrations:
 CDK = "airbyte_cdk.sources.declarative"
 
 
-def written(folder: Path, text: str, name: str = "components.py") -> Path:
+def write_components(folder: Path, text: str, name: str = "components.py") -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dedent(text), encoding="utf-8")
     return path
 
 
-def read(folder: Path, server: Server, components: str, *streams: str, **more: Any) -> RunResult:
-    written(folder, components)
-    return run(manifest(folder, *streams), server, **more)
+def run_with_components(
+    folder: Path, server: Server, components: str, *streams: str, **options: Any
+) -> RunResult:
+    write_components(folder, components)
+    return run(manifest(folder, *streams), server, **options)
 
 
 def test_custom_extractor_reads_the_response(tmp_path: Path):
@@ -65,8 +67,8 @@ def test_custom_extractor_reads_the_response(tmp_path: Path):
     )
     with serving() as server:
         server.answers(Reply([["id", "name"], [1, "a"], [2, "b"]]))
-        ran = read(tmp_path, server, components, declared)
-    assert ran.records("items") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+        result = run_with_components(tmp_path, server, components, declared)
+    assert result.records("items") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
 
 
 def test_custom_extractor_subclass_uses_the_decoder_of_the_retriever(tmp_path: Path):
@@ -88,13 +90,13 @@ def test_custom_extractor_subclass_uses_the_decoder_of_the_retriever(tmp_path: P
         "items",
         "/items",
         retriever="decoder: {type: JsonlDecoder}",
-        more="$parameters: {key: row}",
+        options="$parameters: {key: row}",
     ).replace("{type: DpathExtractor, field_path: [data]}", extractor)
     with serving() as server:
         lines = '{"row": {"id": 1, "parts": [{"n": 1}, {"n": 2}]}}\n{"row": {"id": 2, "parts": []}}'
         server.answers(Reply(lines))
-        ran = read(tmp_path, server, components, declared)
-    assert ran.records("items") == [{"n": 1, "of": 1}, {"n": 2, "of": 1}]
+        result = run_with_components(tmp_path, server, components, declared)
+    assert result.records("items") == [{"n": 1, "of": 1}, {"n": 2, "of": 1}]
 
 
 def test_custom_extractor_can_contain_other_extractors(tmp_path: Path):
@@ -120,18 +122,18 @@ def test_custom_extractor_can_contain_other_extractors(tmp_path: Path):
             yield from (one.upper() for one in self.inner.extract_records(response))
     """
     declared_one = "{type: DpathExtractor, field_path: [%s, '*', x]}"
-    own = f"{{type: CustomRecordExtractor, class_name: {PLACE}.Loud, inner: {declared_one}}}"
+    custom = f"{{type: CustomRecordExtractor, class_name: {PLACE}.Loud, inner: {declared_one}}}"
     extractor = (
         f"{{type: CustomRecordExtractor, class_name: {PLACE}.Named,"
-        f" names: {own % 'heads'}, values: {declared_one % 'row'}}}"
+        f" names: {custom % 'heads'}, values: {declared_one % 'row'}}}"
     )
     declared = stream("items", "/items").replace(
         "{type: DpathExtractor, field_path: [data]}", extractor
     )
     with serving() as server:
         server.answers(Reply({"heads": [{"x": "a"}, {"x": "b"}], "row": [{"x": 1}, {"x": 2}]}))
-        ran = read(tmp_path, server, components, declared)
-    assert ran.records("items") == [{"A": 1, "B": 2}]
+        result = run_with_components(tmp_path, server, components, declared)
+    assert result.records("items") == [{"A": 1, "B": 2}]
 
 
 def test_combined_extractor_can_contain_a_custom_one(tmp_path: Path):
@@ -154,9 +156,9 @@ def test_combined_extractor_can_contain_a_custom_one(tmp_path: Path):
     )
     with serving() as server:
         server.answers(Reply('{"a": [{"id": 1}], "b": [{"id": 2}]}\n{"b": {"id": 3}}'))
-        ran = read(tmp_path, server, components, declared)
-    own = {"own": True}
-    assert ran.records("items") == [{"id": 1}, {"id": 2, **own}, {"id": 3, **own}]
+        result = run_with_components(tmp_path, server, components, declared)
+    marker = {"own": True}
+    assert result.records("items") == [{"id": 1}, {"id": 2, **marker}, {"id": 3, **marker}]
 
 
 def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Path):
@@ -200,7 +202,7 @@ def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Pa
     retriever = (
         "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [cat, dog]}"
     )
-    more = f"""
+    options = f"""
     transformations:
       - {{type: CustomTransformation, class_name: {PLACE}.Told, field: said}}
     $parameters: {{word: hello}}
@@ -211,13 +213,13 @@ def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Pa
           class_name: {PLACE}.Once
           condition: "{{{{ record.id < 3 }}}}"
         schema_normalization: {{type: CustomSchemaNormalization, class_name: {PLACE}.Upper}}"""
-    declared = stream("items", "/items", retriever=retriever, more=more).replace(
+    declared = stream("items", "/items", retriever=retriever, options=options).replace(
         "extractor: {type: DpathExtractor, field_path: [data]}", selector
     )
     with serving() as server:
         server.answers(page({"id": 1, "at": "x"}, {"id": 1}, {"id": 3}), page({"id": 2}))
-        ran = read(tmp_path, server, components, declared)
-    assert ran.records("items") == [
+        result = run_with_components(tmp_path, server, components, declared)
+    assert result.records("items") == [
         {"id": "1", "at": "X", "said": ["hello", "http", "cat", ["kind"]]},
         {"id": "2", "said": ["hello", "http", "dog", ["kind"]]},
     ]
@@ -235,14 +237,16 @@ def test_value_type_of_an_added_field_applies_in_a_custom_transformation(tmp_pat
     """
     field = "{type: AddedFieldDefinition, path: [named], value: '{{ record.id }}', VALUE_TYPE}"
     fields = f"fields: [{field.replace('VALUE_TYPE', 'value_type: string')}]"
-    more = f"""
+    options = f"""
     transformations:
       - {{type: CustomTransformation, class_name: {PLACE}.Added, {fields}}}
     """
     with serving() as server:
         server.answers(page({"id": 7}))
-        ran = read(tmp_path, server, components, stream("items", "/items", more=more))
-    assert ran.records("items") == [{"id": 7, "named": "7", "typed": "7"}]
+        result = run_with_components(
+            tmp_path, server, components, stream("items", "/items", options=options)
+        )
+    assert result.records("items") == [{"id": 7, "named": "7", "typed": "7"}]
 
 
 AUTHENTICATOR = f"""
@@ -282,10 +286,10 @@ def test_custom_authenticator_logs_in_once_for_all_streams(tmp_path: Path):
     with serving() as server:
         server.answers(Reply({"token": "t-1"}), page({"id": 1}))
         streams = stream("items", "/items", body), stream("others", "/others", body)
-        read(tmp_path, server, AUTHENTICATOR, *streams, config={"api_key": "k"})
-    assert asked(server) == ["/login", "/items", "/others"]
+        run_with_components(tmp_path, server, AUTHENTICATOR, *streams, config={"api_key": "k"})
+    assert list_paths(server) == ["/login", "/items", "/others"]
     assert server.asked[0].json == {"key": "k"}
-    assert [one.headers.get("X-Session") for one in server.asked[1:]] == ["t-1", "t-1"]
+    assert [request.headers.get("X-Session") for request in server.asked[1:]] == ["t-1", "t-1"]
 
 
 def test_token_of_a_nested_authenticator_is_requested_once(tmp_path: Path):
@@ -315,9 +319,11 @@ def test_token_of_a_nested_authenticator_is_requested_once(tmp_path: Path):
     """
     with serving() as server:
         server.answers(Reply({"access_token": "t-1", "expires_in": 3600}), page({"id": 1}))
-        read(tmp_path, server, components, *(stream(name, f"/{name}", body) for name in "ab"))
-    assert asked(server) == ["/token", "/a", "/b"]
-    assert [one.headers["Authorization"] for one in server.asked[1:]] == ["Bearer t-1"] * 2
+        run_with_components(
+            tmp_path, server, components, *(stream(name, f"/{name}", body) for name in "ab")
+        )
+    assert list_paths(server) == ["/token", "/a", "/b"]
+    assert [request.headers["Authorization"] for request in server.asked[1:]] == ["Bearer t-1"] * 2
 
 
 @pytest.mark.parametrize("hook", ["_make_handled_request", "_get_refresh_access_token_response"])
@@ -333,7 +339,7 @@ def test_token_of_a_custom_oauth_class_can_be_nested(tmp_path: Path, hook: str):
     body = f"authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Granted}}"
     with serving() as server:
         server.answers(page({"id": 1}))
-        read(tmp_path, server, components, stream("items", "/items", body))
+        run_with_components(tmp_path, server, components, stream("items", "/items", body))
     assert server.asked[0].headers["Authorization"] == "Bearer t-1"
 
 
@@ -357,7 +363,9 @@ def test_token_of_a_custom_oauth_class_is_hidden_in_messages(tmp_path: Path):
     with serving() as server:
         server.answers(page({"id": 1}, next=f"{server.url}/next?t={token}"), Reply(status=400))
         with pytest.raises(FatalAPIError) as failed:
-            read(tmp_path, server, components, stream("items", "/items", body, retriever=pages))
+            run_with_components(
+                tmp_path, server, components, stream("items", "/items", body, retriever=pages)
+            )
     assert "/next?t=***" in redact(str(failed.value))
 
 
@@ -380,7 +388,7 @@ def test_token_of_a_custom_authenticator_is_hidden_in_errors(tmp_path: Path):
         following = page({"id": 1}, next=f"{server.url}/next?t=tKn-5ecret-78")
         server.answers(Reply({"token": "tKn-5ecret-78"}), following, Reply(status=400))
         with pytest.raises(FatalAPIError, match=r"/next\?t=\*\*\*, try 1"):
-            read(tmp_path, server, AUTHENTICATOR, items)
+            run_with_components(tmp_path, server, AUTHENTICATOR, items)
 
 
 def test_custom_authenticator_may_change_the_body(tmp_path: Path):
@@ -402,7 +410,7 @@ def test_custom_authenticator_may_change_the_body(tmp_path: Path):
     """
     with serving() as server:
         server.answers(page({"id": 1}))
-        read(tmp_path, server, components, stream("items", "/items", body))
+        run_with_components(tmp_path, server, components, stream("items", "/items", body))
     assert server.asked[0].json == {"kind": "all", "signed": "very much"}
 
 
@@ -449,8 +457,8 @@ def test_custom_requester_provides_path_parameters_and_headers(tmp_path: Path):
 """
     with serving() as server:
         server.answers(page({"id": 1}, next="n2"), page({"id": 2}))
-        read(tmp_path, server, components, declared, config={"api_key": "k"})
-    assert asked(server) == ["/base/items/v2?a=1&page=first", "/base/items/v2?a=1&page=n2"]
+        run_with_components(tmp_path, server, components, declared, config={"api_key": "k"})
+    assert list_paths(server) == ["/base/items/v2?a=1&page=first", "/base/items/v2?a=1&page=n2"]
     assert server.asked[0].headers["X-Name"] == "items"
     assert server.asked[0].headers["Authorization"] == "Bearer k"
 
@@ -495,16 +503,18 @@ def test_custom_partition_router_filters_parent_records(tmp_path: Path):
 
     def answer(request: ReceivedRequest) -> Reply:
         ids = [1, 2, 3] if request.path == "/items" else [10]
-        return page(*({"id": one} for one in ids))
+        return page(*({"id": number} for number in ids))
 
     with serving() as server:
         server.answers_by(answer)
-        ran = read(tmp_path, server, components, stream("items", "/items"), children)
-    assert [one for one in asked(server) if "of=" in one] == [
+        result = run_with_components(
+            tmp_path, server, components, stream("items", "/items"), children
+        )
+    assert [request for request in list_paths(server) if "of=" in request] == [
         "/children/1?of=1",
         "/children/3?of=3",
     ]
-    assert len(ran.records("children")) == 2
+    assert len(result.records("children")) == 2
 
 
 def test_custom_router_can_have_stream_fields(tmp_path: Path):
@@ -534,8 +544,8 @@ def test_custom_router_can_have_stream_fields(tmp_path: Path):
     )
     with serving() as server:
         server.answers(page({"id": 1}))
-        read(tmp_path, server, components, stream("items", "/items"), children)
-    assert "/1/2" in asked(server)
+        run_with_components(tmp_path, server, components, stream("items", "/items"), children)
+    assert "/1/2" in list_paths(server)
 
 
 def test_custom_error_handler_backoff_and_pagination_are_used(tmp_path: Path):
@@ -600,9 +610,9 @@ def test_custom_error_handler_backoff_and_pagination_are_used(tmp_path: Path):
             Reply(status=418),
             *(page({"id": 1}, {"id": 2}), page({"id": 3}, {"id": 4}), Reply(status=404)),
         )
-        ran = read(tmp_path, server, components, *streams)
-    assert asked(server) == ["/items", "/items", "/items?page=2", "/none"]
-    assert len(ran.records("items")) == 4
+        result = run_with_components(tmp_path, server, components, *streams)
+    assert list_paths(server) == ["/items", "/items", "/items?page=2", "/none"]
+    assert len(result.records("items")) == 4
 
 
 def test_custom_state_migration_receives_states_in_the_format_of_airbyte(tmp_path: Path):
@@ -621,25 +631,27 @@ def test_custom_state_migration_receives_states_in_the_format_of_airbyte(tmp_pat
             ]
             return {{"use_global_cursor": False, "states": states}}
     """
-    more = MIGRATED.replace("NAME", "Nested")
+    options = MIGRATED.replace("NAME", "Nested")
     router = """
     partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
     """
     path = "/{{ stream_partition.kind }}"
-    declared = stream("items", path, retriever=dedent(router), more=more)
+    declared = stream("items", path, retriever=dedent(router), options=options)
     old = {"bookmarks": {"items": {"a": {"at": "2024-02-03"}, "b": {"at": "2024-03-04"}}}}
     with serving() as server:
-        server.answers_by(lambda one: page({"at": "2024-05-06"}) if one.path == "/a" else page())
-        first = read(tmp_path, server, components, declared, state=old)
-        read(tmp_path, server, components, declared, state=first.state)
-    assert asked(server) == [
+        server.answers_by(
+            lambda request: page({"at": "2024-05-06"}) if request.path == "/a" else page()
+        )
+        first = run_with_components(tmp_path, server, components, declared, state=old)
+        run_with_components(tmp_path, server, components, declared, state=first.state)
+    assert list_paths(server) == [
         *("/a?since=2024-02-03", "/b?since=2024-03-04"),
         *("/a?since=2024-05-06", "/b?since=2024-03-04"),
     ]
 
 
 def test_custom_schema_loader_decoder_and_state_migration_are_used(tmp_path: Path):
-    written(tmp_path, '{"type": "object", "properties": {"id": {}}}', "schemas/items.json")
+    write_components(tmp_path, '{"type": "object", "properties": {"id": {}}}', "schemas/items.json")
     components = f"""
     from dataclasses import dataclass
     from {CDK}.decoders.decoder import Decoder
@@ -663,12 +675,12 @@ def test_custom_schema_loader_decoder_and_state_migration_are_used(tmp_path: Pat
         def migrate(self, stream_state):
             return {{"at": stream_state["old"]}}
     """
-    more = MIGRATED.replace("NAME", "Renamed")
+    options = MIGRATED.replace("NAME", "Renamed")
     declared = stream(
         "items",
         "/items",
         retriever=f"decoder: {{type: CustomDecoder, class_name: {PLACE}.Words}}",
-        more=more,
+        options=options,
     )
     head, loader, _ = declared.partition("schema_loader:")
     declared = f"""{head}{loader}
@@ -679,10 +691,10 @@ def test_custom_schema_loader_decoder_and_state_migration_are_used(tmp_path: Pat
     state = {"bookmarks": {"items": {"old": "2024-02-03"}}}
     with serving() as server:
         server.answers(Reply("a b"))
-        ran = read(tmp_path, server, components, declared, state=state)
-    assert asked(server) == ["/items?since=2024-02-03"]
-    assert ran.records("items") == [{"id": "a"}, {"id": "b"}]
-    schema = next(line["schema"] for line in ran.lines if line["type"] == "SCHEMA")
+        result = run_with_components(tmp_path, server, components, declared, state=state)
+    assert list_paths(server) == ["/items?since=2024-02-03"]
+    assert result.records("items") == [{"id": "a"}, {"id": "b"}]
+    schema = next(line["schema"] for line in result.lines if line["type"] == "SCHEMA")
     assert {"id", "more"} <= schema["properties"].keys()
 
 
@@ -718,9 +730,9 @@ def test_custom_retriever_can_read_nested_slices(tmp_path: Path):
 
     with serving() as server:
         server.answers_by(answer)
-        ran = read(tmp_path, server, components, declared)
-    assert asked(server) == ["/a", "/a1", "/b"]
-    assert [(one["id"], one["at"]) for one in ran.records("items")] == [
+        result = run_with_components(tmp_path, server, components, declared)
+    assert list_paths(server) == ["/a", "/a1", "/b"]
+    assert [(record["id"], record["at"]) for record in result.records("items")] == [
         *(("a11", "a1"), ("a1", "a"), ("a2", "a"), ("b1", "b")),
     ]
 
@@ -761,7 +773,7 @@ def test_custom_state_migration_can_access_the_declared_stream(tmp_path: Path):
                 ]
             }}
     """
-    more = f"""
+    options = f"""
     $parameters: {{slice: parent, at: at}}
     incremental_sync:
       type: DatetimeBasedCursor
@@ -779,26 +791,28 @@ def test_custom_state_migration_can_access_the_declared_stream(tmp_path: Path):
         - {stream: "#/streams/0", parent_key: id, partition_field: "{{ parameters.slice }}"}
     """
     children = stream(
-        "children", "/{{ stream_slice.parent }}", retriever=dedent(router), more=dedent(more)
+        "children", "/{{ stream_slice.parent }}", retriever=dedent(router), options=dedent(options)
     )
     state = {"bookmarks": {"children": {"1": {"at": "2024-02-03"}}}}
     with serving() as server:
         server.answers_by(
-            lambda one: page({"id": 1}, {"id": 2}) if one.path == "/items" else page()
+            lambda request: page({"id": 1}, {"id": 2}) if request.path == "/items" else page()
         )
-        read(tmp_path, server, components, stream("items", "/items"), children, state=state)
-    assert {"/1?since=2024-02-03", "/2?since=2024-01-01"} <= set(asked(server))
+        run_with_components(
+            tmp_path, server, components, stream("items", "/items"), children, state=state
+        )
+    assert {"/1?since=2024-02-03", "/2?since=2024-01-01"} <= set(list_paths(server))
 
 
 # Loading of modules
 
 
 def test_modules_of_two_connectors_are_isolated(tmp_path: Path):
-    found: list[Any] = []
+    classes: list[Any] = []
     for name in ("one", "two"):
         folder = tmp_path / name
-        written(folder, f"WORD = '{name}'", "words.py")
-        written(
+        write_components(folder, f"WORD = '{name}'", "words.py")
+        write_components(
             folder,
             f"""
             from source_x.words import WORD
@@ -809,8 +823,8 @@ def test_modules_of_two_connectors_are_isolated(tmp_path: Path):
                 word = WORD + SAME
             """,
         )
-        found.append(load_class("source_x.components.Said", folder))
-    assert [one.word for one in found] == ["oneone", "twotwo"]
+        classes.append(load_class("source_x.components.Said", folder))
+    assert [loaded.word for loaded in classes] == ["oneone", "twotwo"]
     assert "airbyte_cdk" not in sys.modules
 
 
@@ -836,7 +850,7 @@ def test_modules_of_two_connectors_are_isolated(tmp_path: Path):
     ],
 )
 def test_load_error_names_file_and_line(tmp_path: Path, text: str, name: str, reason: str):
-    written(tmp_path, text)
+    write_components(tmp_path, text)
     with pytest.raises(ManifestError, match=reason):
         load_class(name, tmp_path)
 
@@ -844,8 +858,8 @@ def test_load_error_names_file_and_line(tmp_path: Path, text: str, name: str, re
 @pytest.mark.parametrize("name", ["{}.payload.X", "{}.X", "source_x.{}.payload.X", "C:\\x.X"])
 def test_class_name_cannot_lead_to_code_in_another_folder(tmp_path: Path, name: str):
     """A manifest's YAML cannot run code; only the files next to it can."""
-    written(tmp_path / "elsewhere", "class X: pass", "payload.py")
-    written(tmp_path / "elsewhere", "class X: pass", "__init__.py")
+    write_components(tmp_path / "elsewhere", "class X: pass", "payload.py")
+    write_components(tmp_path / "elsewhere", "class X: pass", "__init__.py")
     (tmp_path / "connector").mkdir()
     with pytest.raises(ManifestError, match=r"class_name is '.*': it must be a module and a class"):
         load_class(name.format(tmp_path / "elsewhere"), tmp_path / "connector")
@@ -864,10 +878,10 @@ def test_unsupported_import_affects_only_classes_that_use_it(tmp_path: Path):
         def made(self, it: Elsewhere | None = None) -> Elsewhere:
             return Elsewhere()
     """
-    written(tmp_path, text)
-    made = load_class(f"{PLACE}.On", tmp_path)()
+    write_components(tmp_path, text)
+    instance = load_class(f"{PLACE}.On", tmp_path)()
     with pytest.raises(ImportError, match=r"'Elsewhere' of airbyte_cdk\.somewhere"):
-        made.made()
+        instance.made()
     with pytest.raises(ManifestError, match="class Off: 'Elsewhere'"):
         load_class(f"{PLACE}.Off", tmp_path)
 
@@ -930,7 +944,7 @@ OLD = """paginator:
 def test_unsupported_custom_class_is_rejected_before_any_request(
     tmp_path: Path, replaced: str, by: str, reason: str
 ):
-    written(tmp_path, REFUSED)
+    write_components(tmp_path, REFUSED)
     path = manifest(tmp_path, stream("items", "/items"))
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(replaced, by.format(f"{PLACE}."), 1), encoding="utf-8")
@@ -949,7 +963,7 @@ def test_threads_that_need_a_custom_class_at_once_share_one_instance(tmp_path: P
         def transform(self, record, **_):
             record["marked"] = True
     """
-    written(tmp_path, components)
+    write_components(tmp_path, components)
     component = CustomTransformation(class_name=f"{PLACE}.Marked", folder=tmp_path)
     create = vars(Custom)["instance"].func
     assert create(component) is create(component) is component.instance
@@ -965,43 +979,47 @@ def test_error_in_a_constructor_is_reported_without_settings(tmp_path: Path):
         def __init__(self, config):
             raise RuntimeError(config["api_key"])
     """
-    written(tmp_path, components)
-    more = f"transformations: [{{type: CustomTransformation, class_name: {PLACE}.Broken}}]"
-    path = manifest(tmp_path, stream("items", "/items", more=more))
+    write_components(tmp_path, components)
+    options = f"transformations: [{{type: CustomTransformation, class_name: {PLACE}.Broken}}]"
+    path = manifest(tmp_path, stream("items", "/items", options=options))
     with serving() as server:
         server.answers(page({"id": 1}))
-        ran = run(path, server, config={"api_key": "hush"}, fails=True)
-    assert "Broken cannot be instantiated: RuntimeError" in str(ran.error)
-    assert "hush" not in str(ran.error)
+        result = run(path, server, config={"api_key": "hush"}, fails=True)
+    assert "Broken cannot be instantiated: RuntimeError" in str(result.error)
+    assert "hush" not in str(result.error)
 
 
 # Helpers of airbyte-cdk
 
 
 def test_stream_slice_is_a_mapping_of_partition_and_cursor_slice():
-    one = CdkStreamSlice(partition={"a": 1}, cursor_slice={"b": 2}, extra_fields={"c": 3})
-    assert one == {"a": 1, "b": 2}
-    assert (one["b"], one.partition, dict(one.cursor_slice)) == (2, {"a": 1}, {"b": 2})
-    assert one.extra_fields["c"] == 3
+    stream_slice = CdkStreamSlice(partition={"a": 1}, cursor_slice={"b": 2}, extra_fields={"c": 3})
+    assert stream_slice == {"a": 1, "b": 2}
+    assert (stream_slice["b"], stream_slice.partition, dict(stream_slice.cursor_slice)) == (
+        2,
+        {"a": 1},
+        {"b": 2},
+    )
+    assert stream_slice.extra_fields["c"] == 3
     with pytest.raises(ValueError, match="both the partition and the cursor slice: a"):
         CdkStreamSlice(partition={"a": 1}, cursor_slice={"a": 2})
 
 
 def test_datetime_helpers_equal_those_of_airbyte_cdk():
-    for given, expected in [
+    for value, expected in [
         ("2024-01-02", "2024-01-02T00:00:00Z"),
         ("2024-01-02T03:04:05+02:00", "2024-01-02T03:04:05+02:00"),
         (1704164645, "2024-01-02T03:04:05Z"),
         ("2024-01-02 03:04:05.678", "2024-01-02T03:04:05.678Z"),
     ]:
-        assert ab_datetime_format(ab_datetime_parse(given)) == expected
+        assert ab_datetime_format(ab_datetime_parse(value)) == expected
     day = ab_datetime_parse("2024-01-02") - ab_datetime_parse("2024-01-01")
     assert day.total_seconds() == 86_400
 
 
 def test_type_transformer_applies_the_schema_then_its_function():
-    both = TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization
-    transformer = TypeTransformer(both)
+    config = TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization
+    transformer = TypeTransformer(config)
     transformer.registerCustomTransform(
         lambda value, schema: value * 2 if schema.get("double") else value
     )

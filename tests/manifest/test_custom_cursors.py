@@ -12,7 +12,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.lint import lint_manifest
 from tap_core.manifest.tap import make_tap_class
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
-from tests.manifest.running import RunResult, asked, manifest, run, stream
+from tests.manifest.running import RunResult, list_paths, manifest, run, stream
 
 PLACE = "source_declarative_manifest.components"
 INCREMENTAL = "airbyte_cdk.sources.declarative.incremental"
@@ -90,9 +90,11 @@ def cursor(name: str, *fields: str) -> str:
     )
 
 
-def read(folder: Path, server: Server, classes: str, *streams: str, **more: Any) -> RunResult:
+def run_with_classes(
+    folder: Path, server: Server, classes: str, *streams: str, **options: Any
+) -> RunResult:
     (folder / "components.py").write_text(HEAD + dedent(classes), encoding="utf-8")
-    return run(manifest(folder, *streams), server, **more)
+    return run(manifest(folder, *streams), server, **options)
 
 
 PAGES = """
@@ -103,18 +105,18 @@ paginator:
 
 
 def test_custom_cursor_state_is_stored_and_restored(tmp_path: Path):
-    declared = stream("items", "/items", retriever=PAGES, more=cursor("OneSlice", FIELD))
+    declared = stream("items", "/items", retriever=PAGES, options=cursor("OneSlice", FIELD))
     with serving() as server:
         server.answers(
             *(page({"at": 5}, {"at": 9}, next="n2"), page({"at": 7}), page({"at": 8}, {"at": 12})),
         )
-        first = read(tmp_path, server, ONE_SLICE, declared)
+        first = run_with_classes(tmp_path, server, ONE_SLICE, declared)
         assert first.state["bookmarks"]["items"] == {
             "replication_key": "at",
             "replication_key_value": 9,
         }
-        second = read(tmp_path, server, ONE_SLICE, declared, state=first.state)
-    assert asked(server) == ["/items", "/items?page=n2", "/items?since=9"]
+        second = run_with_classes(tmp_path, server, ONE_SLICE, declared, state=first.state)
+    assert list_paths(server) == ["/items", "/items?page=n2", "/items?since=9"]
     assert second.records("items") == [{"at": 8}, {"at": 12}]
     assert second.state["bookmarks"]["items"] == {
         "replication_key": "at",
@@ -125,12 +127,12 @@ def test_custom_cursor_state_is_stored_and_restored(tmp_path: Path):
 
 def test_stream_state_in_templates_is_the_state_at_the_start_of_the_slice(tmp_path: Path):
     """As in airbyte-cdk up to version 5; streams with other cursors have no stream_state."""
-    own = stream(
+    declared = stream(
         "items",
         "/items/{{ stream_state.get('prior_state', {}).get('at', 'none') }}",
-        more=cursor("OneSlice", FIELD),
+        options=cursor("OneSlice", FIELD),
     )
-    own = own.replace(
+    declared = declared.replace(
         "extractor:",
         "record_filter: {condition: \"{{ record.at > stream_state.get('at', 0) }}\"}\n"
         "        extractor:",
@@ -139,17 +141,17 @@ def test_stream_state_in_templates_is_the_state_at_the_start_of_the_slice(tmp_pa
     state = {"bookmarks": {"items": {"at": 5}}}
     with serving() as server:
         server.answers(page({"at": 5}, {"at": 9}, {"at": 6}))
-        ran = read(tmp_path, server, ONE_SLICE, own, state=state)
-        assert asked(server) == ["/items/5?since=5"]
-        assert ran.records("items") == [{"at": 9}, {"at": 6}]
-        path = manifest(tmp_path, own, stream("others", "/{{ stream_state.at }}"))
+        result = run_with_classes(tmp_path, server, ONE_SLICE, declared, state=state)
+        assert list_paths(server) == ["/items/5?since=5"]
+        assert result.records("items") == [{"at": 9}, {"at": 6}]
+        path = manifest(tmp_path, declared, stream("others", "/{{ stream_state.at }}"))
     [problem] = lint_manifest(path).problems
     assert problem.path == "streams[1].retriever.requester.path"
     assert "uses `stream_state`, which is no longer available" in problem.message
 
 
 def test_state_of_airbyte_cdk_with_several_values_is_kept(tmp_path: Path):
-    kept = """
+    class_text = """
     class Strange(OneSlice):
         def set_initial_state(self, stream_state):
             self._state = dict(stream_state)
@@ -157,13 +159,15 @@ def test_state_of_airbyte_cdk_with_several_values_is_kept(tmp_path: Path):
         def get_request_params(self, stream_state=None, stream_slice=None, next_page_token=None):
             return {"known": sorted(stream_state)}
     """
-    declared = stream("items", "/items", more=cursor("Strange", FIELD))
+    declared = stream("items", "/items", options=cursor("Strange", FIELD))
     state = {"bookmarks": {"items": {"7": {"at": 3}, "states": []}}}
     with serving() as server:
         server.answers(page())
-        ran = read(tmp_path, server, ONE_SLICE + dedent(kept), declared, state=state)
-    assert asked(server) == ["/items?known=7,states"]
-    assert ran.state["bookmarks"]["items"] == {"cursor_state": {"7": {"at": 3}, "states": []}}
+        result = run_with_classes(
+            tmp_path, server, ONE_SLICE + dedent(class_text), declared, state=state
+        )
+    assert list_paths(server) == ["/items?known=7,states"]
+    assert result.state["bookmarks"]["items"] == {"cursor_state": {"7": {"at": 3}, "states": []}}
 
 
 DAYS = '''
@@ -183,20 +187,22 @@ DATES = (
 
 
 def test_bookmark_advances_after_each_slice_and_a_failed_slice_is_read_again(tmp_path: Path):
-    declared = stream("items", "/items", more=cursor("Days", *DATES))
+    declared = stream("items", "/items", options=cursor("Days", *DATES))
     with serving() as server:
         server.answers(
             *(page({"at": "2024-01-02"}), page({"at": "2024-01-03"}), Reply(status=400)),
         )
-        first = read(tmp_path, server, DAYS, declared, fails=True)
-        values = [one["bookmarks"]["items"].get("replication_key_value") for one in first.states]
+        first = run_with_classes(tmp_path, server, DAYS, declared, fails=True)
+        values = [
+            state["bookmarks"]["items"].get("replication_key_value") for state in first.states
+        ]
         assert list(dict.fromkeys(values)) == ["2024-01-02", "2024-01-03"]
         assert first.error is not None
         server.asked.clear()
         server.answers(page({"at": "2024-01-04"}), page({"at": "2024-01-05"}))
-        second = read(tmp_path, server, DAYS, declared, state=first.state)
-    assert asked(server) == ["/items?since=2024-01-03", "/items?since=2024-01-05"]
-    assert [one.headers["X-State"] for one in server.asked] == ["2024-01-03", "2024-01-04"]
+        second = run_with_classes(tmp_path, server, DAYS, declared, state=first.state)
+    assert list_paths(server) == ["/items?since=2024-01-03", "/items?since=2024-01-05"]
+    assert [request.headers["X-State"] for request in server.asked] == ["2024-01-03", "2024-01-04"]
     assert second.state["bookmarks"]["items"] == {
         "replication_key": "at",
         "replication_key_value": "2024-01-05",
@@ -214,17 +220,17 @@ def test_each_partition_has_its_own_cursor_object_and_state(tmp_path: Path):
         "items",
         "/{{ stream_partition.kind }}/{{ stream_interval.end_time }}",
         retriever=router,
-        more=cursor("Days", *DATES[:4], DATES[-1]),
+        options=cursor("Days", *DATES[:4], DATES[-1]),
     )
     state = {"bookmarks": {"items": {"at": "2024-01-03"}}}  # one for all
     with serving() as server:
         server.answers_by(
             lambda request: page({"at": "2024-01-05" if request.path[1] == "a" else None})
         )
-        ran = read(tmp_path, server, DAYS, declared, state=state)
-    assert asked(server) == [f"/{kind}/2024-01-06?since=2024-01-03" for kind in "abc"]
-    known = ran.state["bookmarks"]["items"]["partitions"]
-    assert [(one["context"]["kind"], one["replication_key_value"]) for one in known] == [
+        result = run_with_classes(tmp_path, server, DAYS, declared, state=state)
+    assert list_paths(server) == [f"/{kind}/2024-01-06?since=2024-01-03" for kind in "abc"]
+    partitions = result.state["bookmarks"]["items"]["partitions"]
+    assert [(entry["context"]["kind"], entry["replication_key_value"]) for entry in partitions] == [
         *(("a", "2024-01-05"), ("b", "2024-01-03"), ("c", "2024-01-03")),
     ]
 
@@ -248,16 +254,16 @@ def test_custom_cursor_decides_which_records_are_new(
         def get_request_params(self, stream_state=None, stream_slice=None, next_page_token=None):
             return {"page": next_page_token and next_page_token["next_page_token"]}
     """
-    declared = stream("items", "/items", retriever=PAGES, more=cursor("Fed", FIELD, option))
+    declared = stream("items", "/items", retriever=PAGES, options=cursor("Fed", FIELD, option))
     state = {"bookmarks": {"items": {"at": 5}}}
     with serving() as server:
         server.answers(
             page({"at": 9}, {"at": 8}, next=2), page({"at": 6}, {"at": 3}, next=3), page({"at": 1})
         )
-        ran = read(tmp_path, server, ONE_SLICE + dedent(fed), declared, state=state)
-    assert asked(server) == paths
-    assert [one["at"] for one in ran.records("items")] == records
-    assert ran.state["bookmarks"]["items"]["replication_key_value"] == 9
+        result = run_with_classes(tmp_path, server, ONE_SLICE + dedent(fed), declared, state=state)
+    assert list_paths(server) == paths
+    assert [record["at"] for record in result.records("items")] == records
+    assert result.state["bookmarks"]["items"]["replication_key_value"] == 9
 
 
 OF_PARENT = """
@@ -304,35 +310,37 @@ class OfParent(OneSlice):
 
 
 def test_custom_cursor_reads_its_parent_from_the_state_that_it_sets(tmp_path: Path):
-    more = [
+    options = [
         FIELD,
         "parent_stream_configs:",
         '  - stream: "#/streams/0"',
         "    parent_key: id",
         "    partition_field: parent",
     ]
-    parents = stream("items", "/items", more=cursor("Days", *DATES[:4], DATES[-1]))
-    children = stream("children", "/of/{{ stream_slice.parent }}", more=cursor("OfParent", *more))
+    parents = stream("items", "/items", options=cursor("Days", *DATES[:4], DATES[-1]))
+    children = stream(
+        "children", "/of/{{ stream_slice.parent }}", options=cursor("OfParent", *options)
+    )
 
     def answer(request: ReceivedRequest) -> Reply:
         if request.path != "/items":
             return page({"at": 4})
         days = {"2024-01-01": (1, 2), "2024-01-05": (5,)}[request.query["since"][0]]
-        return page(*({"id": one, "at": f"2024-01-0{one}"} for one in days))
+        return page(*({"id": day, "at": f"2024-01-0{day}"} for day in days))
 
     classes = DAYS + ONE_SLICE + OF_PARENT
     with serving() as server:
         server.answers_by(answer)
-        first = read(tmp_path, server, classes, parents, children)
-        assert "/of/1" in asked(server)
-        kept = first.state["bookmarks"]["children"]["cursor_state"]
-        assert kept == {"at": 4, "items": {"at": "first"}}
-        kept["items"]["at"] = "2024-01-05"
+        first = run_with_classes(tmp_path, server, classes, parents, children)
+        assert "/of/1" in list_paths(server)
+        state = first.state["bookmarks"]["children"]["cursor_state"]
+        assert state == {"at": 4, "items": {"at": "first"}}
+        state["items"]["at"] = "2024-01-05"
         server.asked.clear()
-        second = read(
-            tmp_path, server, classes, parents, children, state={"bookmarks": {"children": kept}}
+        second = run_with_classes(
+            tmp_path, server, classes, parents, children, state={"bookmarks": {"children": state}}
         )
-    assert [one for one in asked(server) if one.startswith("/of")] == ["/of/5"]
+    assert [request for request in list_paths(server) if request.startswith("/of")] == ["/of/5"]
     assert second.state["bookmarks"]["children"]["cursor_state"] == {
         "at": 4,
         "items": {"at": "2024-01-05"},
@@ -349,12 +357,12 @@ def test_parent_with_a_custom_cursor_resumes_from_the_parent_state_of_children(t
           partition_field: day
           incremental_dependency: true
     """
-    parents = stream("items", "/items", more=cursor("Days", *DATES[:4], DATES[-1]))
+    parents = stream("items", "/items", options=cursor("Days", *DATES[:4], DATES[-1]))
     children = stream(
         "children",
         "/of/{{ stream_slice.day }}",
         retriever=router,
-        more=cursor("OneSlice", FIELD),
+        options=cursor("OneSlice", FIELD),
     )
 
     def answer(request: ReceivedRequest) -> Reply:
@@ -363,17 +371,17 @@ def test_parent_with_a_custom_cursor_resumes_from_the_parent_state_of_children(t
     classes = DAYS + ONE_SLICE
     with serving() as server:
         server.answers_by(answer)
-        first = read(tmp_path, server, classes, parents, children)
-        kept = first.state["bookmarks"]["children"]
-        assert kept["parent_state"]["items"]["replication_key_value"] == "2024-01-03"
+        first = run_with_classes(tmp_path, server, classes, parents, children)
+        state = first.state["bookmarks"]["children"]
+        assert state["parent_state"]["items"]["replication_key_value"] == "2024-01-03"
         del first.state["bookmarks"]["items"]
         server.asked.clear()
-        read(tmp_path, server, classes, parents, children, state=first.state)
-    assert asked(server).count("/items?since=2024-01-03") == 1
+        run_with_classes(tmp_path, server, classes, parents, children, state=first.state)
+    assert list_paths(server).count("/items?since=2024-01-03") == 1
 
 
 def test_full_table_sync_ignores_the_custom_cursor_state(tmp_path: Path):
-    declared = stream("items", "/items", more=cursor("Days", *DATES))
+    declared = stream("items", "/items", options=cursor("Days", *DATES))
     (tmp_path / "components.py").write_text(HEAD + DAYS, encoding="utf-8")
     state = {"bookmarks": {"items": {"at": "2024-01-04"}}}
     with serving() as server:
@@ -381,52 +389,57 @@ def test_full_table_sync_ignores_the_custom_cursor_state(tmp_path: Path):
         tap = make_tap_class(manifest(tmp_path, declared))(config={"url": server.url}, state=state)
         tap.streams["items"].forced_replication_method = "FULL_TABLE"
         tap.sync_all()
-    assert asked(server)[0] == "/items?since=2024-01-01"
+    assert list_paths(server)[0] == "/items?since=2024-01-01"
     assert "2024-01-06" not in str(tap.state)
 
 
 def test_connection_check_reads_one_slice(tmp_path: Path):
-    declared = stream("items", "/items", more=cursor("Days", *DATES))
+    declared = stream("items", "/items", options=cursor("Days", *DATES))
     (tmp_path / "components.py").write_text(HEAD + DAYS, encoding="utf-8")
     with serving() as server:
         server.answers_by(lambda _: page())
         tap = make_tap_class(manifest(tmp_path, declared))(config={"url": server.url})
         tap.check_connection()
-    assert asked(server) == ["/items?since=2024-01-01"]
+    assert list_paths(server) == ["/items?since=2024-01-01"]
 
 
 def test_catalog_has_the_replication_key_of_custom_cursors(tmp_path: Path):
-    more = "incremental_sync: {class_name: source_x.components.OneSlice, cursor_field: at}"
-    declared = stream("items", "/items", more=more), stream("counted", "/c", more=count_cursor())
+    options = "incremental_sync: {class_name: source_x.components.OneSlice, cursor_field: at}"
+    declared = (
+        stream("items", "/items", options=options),
+        stream("counted", "/c", options=count_cursor()),
+    )
     (tmp_path / "components.py").write_text(HEAD + ONE_SLICE, encoding="utf-8")
     kind = make_tap_class(manifest(tmp_path, *declared))
     streams = kind(config={"url": "http://localhost"}).catalog_dict["streams"]
-    keys = [(one["tap_stream_id"], one["replication_key"]) for one in streams]
+    keys = [(stream["tap_stream_id"], stream["replication_key"]) for stream in streams]
     assert sorted(keys) == [("counted", "id"), ("items", "at")]
-    assert {one["replication_method"] for one in streams} == {"INCREMENTAL"}
+    assert {stream["replication_method"] for stream in streams} == {"INCREMENTAL"}
 
 
 def test_state_that_is_not_json_is_an_error_that_names_the_class(tmp_path: Path):
-    odd = """
+    class_text = """
     class Odd(OneSlice):
         def get_stream_state(self):
             return {"at": {1, 2}}
     """
-    declared = stream("items", "/items", more=cursor("Odd", FIELD))
+    declared = stream("items", "/items", options=cursor("Odd", FIELD))
     with serving() as server:
         server.answers(page({"at": 1}))
-        ran = read(tmp_path, server, ONE_SLICE + dedent(odd), declared, fails=True)
-    assert "components.Odd cannot be stored" in str(ran.error)
+        result = run_with_classes(
+            tmp_path, server, ONE_SLICE + dedent(class_text), declared, fails=True
+        )
+    assert "components.Odd cannot be stored" in str(result.error)
 
 
 def test_custom_cursor_ignores_the_setting_start_date(tmp_path: Path):
-    declared = stream("items", "/items", more=cursor("OneSlice", FIELD))
+    declared = stream("items", "/items", options=cursor("OneSlice", FIELD))
     state = {"bookmarks": {"items": {"at": 5}}}
     with serving() as server:
         server.answers(page())
-        more = {"state": state, "config": {"start_date": "2024-01-01T00:00:00Z"}}
-        read(tmp_path, server, ONE_SLICE, declared, **more)
-    assert asked(server) == ["/items?since=5"]
+        options = {"state": state, "config": {"start_date": "2024-01-01T00:00:00Z"}}
+        run_with_classes(tmp_path, server, ONE_SLICE, declared, **options)
+    assert list_paths(server) == ["/items?since=5"]
 
 
 # Errors before the first request
@@ -466,21 +479,23 @@ def test_invalid_custom_cursor_is_rejected_with_its_line(
     tmp_path: Path, name: str, fields: list[str], reason: str
 ):
     (tmp_path / "components.py").write_text(HEAD + REFUSED, encoding="utf-8")
-    path = manifest(tmp_path, stream("items", "/items", more=cursor(name, *fields)))
+    path = manifest(tmp_path, stream("items", "/items", options=cursor(name, *fields)))
     with serving() as server, pytest.raises(ManifestError, match=reason) as raised:
         run(path, server)
     assert "manifest.yaml, line" in str(raised.value)
     assert "streams[0].incremental_sync" in str(raised.value)
     assert server.asked == []
-    assert [one.path for one in lint_manifest(path).problems] == ["streams[0].incremental_sync"]
+    assert [problem.path for problem in lint_manifest(path).problems] == [
+        "streams[0].incremental_sync"
+    ]
 
 
 # Count cursors
 
 
 def count_cursor(**fields: Any) -> str:
-    given = {"type": "IncrementingCountCursor", "cursor_field": "id", **fields}
-    lines = "\n".join(f"  {name}: {value}" for name, value in given.items())
+    options = {"type": "IncrementingCountCursor", "cursor_field": "id", **fields}
+    lines = "\n".join(f"  {name}: {value}" for name, value in options.items())
     return f"incremental_sync:\n{lines}"
 
 
@@ -488,13 +503,13 @@ SINCE = "{type: RequestOption, inject_into: request_parameter, field_name: since
 
 
 def test_count_cursor_continues_from_the_highest_number(tmp_path: Path):
-    declared = stream("items", "/items", more=count_cursor(start_value_option=SINCE))
+    declared = stream("items", "/items", options=count_cursor(start_value_option=SINCE))
     with serving() as server:
         server.answers(page({"id": 9}, {"id": 10}), page({"id": 10}, {"id": 2}))
         path = manifest(tmp_path, declared)
         first = run(path, server)
         second = run(path, server, state=first.state)
-    assert asked(server) == ["/items?since=0", "/items?since=10"]
+    assert list_paths(server) == ["/items?since=0", "/items?since=10"]
     assert second.state["bookmarks"]["items"] == {
         "replication_key": "id",
         "replication_key_value": 10,
@@ -504,15 +519,15 @@ def test_count_cursor_continues_from_the_highest_number(tmp_path: Path):
 def test_count_cursor_never_starts_below_its_start_value(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    more = count_cursor(start_value_option=SINCE, start_value="\"{{ config['first'] }}\"")
-    declared = stream("items", "/items/{{ stream_interval.start }}", more=more)
+    options = count_cursor(start_value_option=SINCE, start_value="\"{{ config['first'] }}\"")
+    declared = stream("items", "/items/{{ stream_interval.start }}", options=options)
     with serving() as server:
         server.answers(page({"id": "many"}, {"name": "x"}, {"id": 9}))
         state = {"bookmarks": {"items": {"id": 3}}}
-        ran = run(manifest(tmp_path, declared), server, state=state, config={"first": 7})
-    assert asked(server) == ["/items/7?since=7"]
-    assert ran.records("items") == [{"id": "many"}, {"name": "x"}, {"id": 9}]
-    assert ran.state["bookmarks"]["items"]["replication_key_value"] == 9
+        result = run(manifest(tmp_path, declared), server, state=state, config={"first": 7})
+    assert list_paths(server) == ["/items/7?since=7"]
+    assert result.records("items") == [{"id": "many"}, {"name": "x"}, {"id": 9}]
+    assert result.state["bookmarks"]["items"]["replication_key_value"] == 9
     assert caplog.text.count("which is not a number") == 1
 
 
@@ -522,17 +537,17 @@ def test_count_cursor_has_a_bookmark_per_partition(tmp_path: Path):
         "items",
         "/{{ stream_partition.kind }}",
         retriever=router,
-        more=count_cursor(start_value_option=SINCE),
+        options=count_cursor(start_value_option=SINCE),
     )
     with serving() as server:
         server.answers_by(lambda request: page({"id": {"/a": 1, "/b": 2}[request.path]}))
         path = manifest(tmp_path, declared)
         run(path, server, state=run(path, server).state)
-    assert asked(server) == ["/a?since=0", "/b?since=0", "/a?since=1", "/b?since=2"]
+    assert list_paths(server) == ["/a?since=0", "/b?since=0", "/a?since=1", "/b?since=2"]
 
 
 def test_invalid_start_value_of_a_count_cursor_is_rejected_with_its_line(tmp_path: Path):
-    path = manifest(tmp_path, stream("items", "/items", more=count_cursor(start_value="first")))
+    path = manifest(tmp_path, stream("items", "/items", options=count_cursor(start_value="first")))
     [problem] = lint_manifest(path).problems
     assert problem.is_error
     assert problem.path == "streams[0].incremental_sync.start_value"

@@ -35,21 +35,21 @@ from tap_core.manifest.errors import ManifestError
 from tests.http.server import Reply, serving
 
 
-def answer(body: bytes | str, kind: str = "") -> requests.Response:
-    made = requests.Response()
-    made.status_code = 200
-    made._content = body.encode() if isinstance(body, str) else body
+def make_response(body: bytes | str, kind: str = "") -> requests.Response:
+    response = requests.Response()
+    response.status_code = 200
+    response._content = body.encode() if isinstance(body, str) else body
     if kind:
-        made.headers["Content-Type"] = kind
-        made.encoding = requests.utils.get_encoding_from_headers(made.headers)
-    return made
+        response.headers["Content-Type"] = kind
+        response.encoding = requests.utils.get_encoding_from_headers(response.headers)
+    return response
 
 
-def decoded(decoder: Any, body: bytes | str, kind: str = "") -> list[Any]:
-    return list(decoder.decode(answer(body, kind)))
+def decode(decoder: Any, body: bytes | str, kind: str = "") -> list[Any]:
+    return list(decoder.decode(make_response(body, kind)))
 
 
-def zipped(**files: bytes) -> bytes:
+def make_zip(**files: bytes) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, body in files.items():
@@ -58,23 +58,23 @@ def zipped(**files: bytes) -> bytes:
 
 
 def test_json_decoder_yields_the_document_or_list_elements_exactly():
-    assert decoded(JsonDecoder(), '{"a": 1.50}') == [{"a": Decimal("1.50")}]
-    assert decoded(JsonDecoder(), '[{"a": 1}, {"a": 2}]') == [{"a": 1}, {"a": 2}]
-    assert decoded(JsonDecoder(), "") == decoded(JsonDecoder(), "[]") == []
+    assert decode(JsonDecoder(), '{"a": 1.50}') == [{"a": Decimal("1.50")}]
+    assert decode(JsonDecoder(), '[{"a": 1}, {"a": 2}]') == [{"a": 1}, {"a": 2}]
+    assert decode(JsonDecoder(), "") == decode(JsonDecoder(), "[]") == []
 
 
 def test_body_that_is_not_json_is_an_error():
     with pytest.raises(NotJSONError, match="not JSON"):
-        decoded(JsonDecoder(), "<html>Log in</html>", "text/html")
+        decode(JsonDecoder(), "<html>Log in</html>", "text/html")
     with pytest.raises(TruncatedBodyError, match="cut off"):
-        decoded(JsonDecoder(), '{"data": [{"id": 1}, ')
+        decode(JsonDecoder(), '{"data": [{"id": 1}, ')
 
 
 def test_jsonl_decoder_skips_invalid_lines_with_a_warning(caplog):
     """As in airbyte-cdk, which also logs a warning and continues."""
     caplog.set_level(logging.WARNING)
     body = '{"a": 1}\n\n{"a": \r\n{"a": 2.10}'
-    assert decoded(JsonlDecoder(), body) == [{"a": 1}, {"a": Decimal("2.10")}]
+    assert decode(JsonlDecoder(), body) == [{"a": 1}, {"a": Decimal("2.10")}]
     assert "Line 3 of a response is skipped" in caplog.text
 
 
@@ -89,7 +89,7 @@ def test_jsonl_decoder_skips_invalid_lines_with_a_warning(caplog):
 def test_line_that_is_not_text_in_the_encoding_is_an_error(body: bytes) -> None:
     """Before, such lines were skipped with a warning, as if they were not JSON."""
     with pytest.raises(FatalAPIError, match="cannot be read: 'utf-8' codec can't decode byte"):
-        decoded(JsonlDecoder(), body)
+        decode(JsonlDecoder(), body)
 
 
 @pytest.mark.parametrize("parser", [JsonParser(), JsonLineParser(), JsonItemsDecoder("a")])
@@ -107,12 +107,12 @@ def test_json_lines_in_an_encoding_with_other_line_breaks_are_rejected() -> None
 
 def test_iterable_decoder_yields_a_record_per_line():
     body = "a@x.test\r\nb@x.test\n"
-    assert decoded(IterableDecoder(), body) == [{"record": "a@x.test"}, {"record": "b@x.test"}]
+    assert decode(IterableDecoder(), body) == [{"record": "a@x.test"}, {"record": "b@x.test"}]
 
 
 def test_json_items_decoder_yields_the_elements_of_a_nested_list():
-    assert decoded(JsonItemsDecoder("data.users"), '{"data": {"users": [1, 2]}}') == [1, 2]
-    assert decoded(JsonItemsDecoder("data.users"), "{}") == []
+    assert decode(JsonItemsDecoder("data.users"), '{"data": {"users": [1, 2]}}') == [1, 2]
+    assert decode(JsonItemsDecoder("data.users"), "{}") == []
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_json_items_decoder_yields_the_elements_of_a_nested_list():
     ],
 )
 def test_csv_decoder_uses_the_first_row_as_keys(decoder, body, rows):
-    assert decoded(decoder, body) == rows
+    assert decode(decoder, body) == rows
 
 
 def test_csv_delimiter_must_be_one_character():
@@ -174,36 +174,36 @@ def test_encoding_with_several_bytes_per_character_is_accepted() -> None:
 )
 def test_xml_decoder_maps_attributes_texts_and_lists(body, document):
     """As in Airbyte's YAML reference; entities of the document are expanded in attributes only."""
-    assert decoded(XmlDecoder(), body, "text/xml") == [document]
+    assert decode(XmlDecoder(), body, "text/xml") == [document]
 
 
 def test_xml_is_read_in_the_charset_of_the_response():
     body = "<r>é</r>".encode("latin-1")
-    assert decoded(XmlDecoder(), body, "text/xml; charset=latin-1") == [{"r": "é"}]
-    assert decoded(XmlDecoder(), "") == []
+    assert decode(XmlDecoder(), body, "text/xml; charset=latin-1") == [{"r": "é"}]
+    assert decode(XmlDecoder(), "") == []
     for content, kind in (
         ("<r>", ""),
         ("<r/>", "text/xml; charset=utf-32"),
         ("<r/>", "a; charset=x"),
     ):
         with pytest.raises(FatalAPIError, match="not XML"):
-            decoded(XmlDecoder(), content, kind)
+            decode(XmlDecoder(), content, kind)
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_gzip_decoder_also_reads_uncompressed_bodies(packed):
     body = b"a,b\n1,2\n"
     body = gzip.compress(body) if packed else body
-    assert decoded(GzipDecoder(CsvDecoder()), body) == [{"a": "1", "b": "2"}]
-    assert decoded(CompositeRawDecoder(GzipParser(CsvParser())), body) == [{"a": "1", "b": "2"}]
+    assert decode(GzipDecoder(CsvDecoder()), body) == [{"a": "1", "b": "2"}]
+    assert decode(CompositeRawDecoder(GzipParser(CsvParser())), body) == [{"a": "1", "b": "2"}]
 
 
 def test_zipfile_decoder_reads_every_file_of_the_archive():
-    body = zipped(one=b'{"id": 1}', two=gzip.compress(b'[{"id": 2}]'))
-    assert decoded(ZipfileDecoder(GzipDecoder(JsonDecoder())), body) == [{"id": 1}, {"id": 2}]
-    assert decoded(ZipfileDecoder(parser=JsonLineParser()), zipped(a=b"{}\n1")) == [{}, 1]
+    body = make_zip(one=b'{"id": 1}', two=gzip.compress(b'[{"id": 2}]'))
+    assert decode(ZipfileDecoder(GzipDecoder(JsonDecoder())), body) == [{"id": 1}, {"id": 2}]
+    assert decode(ZipfileDecoder(parser=JsonLineParser()), make_zip(a=b"{}\n1")) == [{}, 1]
     with pytest.raises(FatalAPIError, match="zip archive"):
-        decoded(ZipfileDecoder(JsonParser()), "no archive")
+        decode(ZipfileDecoder(JsonParser()), "no archive")
     with pytest.raises(ManifestError, match="decoder is missing"):
         ZipfileDecoder()
 
@@ -220,10 +220,10 @@ def test_gzip_file_with_content_encoding_is_decompressed_twice():
 def test_xml_that_needs_too_much_memory_when_parsed_is_rejected():
     """SEC13: elements with attributes become dicts that are thirty times as large as their text."""
     body = b"<r>" + b'<a b=""/>' * 2_000 + b"</r>"
-    small = JSONResponse.of(answer(body, "text/xml"), max_bytes=len(body))
+    small = JSONResponse.of(make_response(body, "text/xml"), max_bytes=len(body))
     with pytest.raises(ResponseTooLargeError, match=r"XML .* raise max_response_bytes"):
         list(XmlDecoder().decode(small))
-    large = JSONResponse.of(answer(body, "text/xml"), max_bytes=100 * len(body))
+    large = JSONResponse.of(make_response(body, "text/xml"), max_bytes=100 * len(body))
     assert len(next(iter(XmlDecoder().decode(large)))["r"]["a"]) == 2_000
 
 
@@ -235,9 +235,9 @@ def test_xml_whose_entities_could_fill_the_memory_is_rejected(encoding):
         f'<?xml version="1.0" encoding="{encoding}"?><!DOCTYPE r [<!ENTITY e "{"x" * 999}">]>'
     )
     body = f"{declared}<r a='{'&e;' * 80}'/>".encode(encoding)
-    large = JSONResponse.of(answer(body, kind), max_bytes=100 * len(body))
+    large = JSONResponse.of(make_response(body, kind), max_bytes=100 * len(body))
     assert list(XmlDecoder().decode(large)) == [{"r": {"@a": "x" * 79_920}}]
-    small = JSONResponse.of(answer(body, kind), max_bytes=40 * len(body))
+    small = JSONResponse.of(make_response(body, kind), max_bytes=40 * len(body))
     with pytest.raises(
         ResponseTooLargeError, match=r"XML with entities .* raise max_response_byte"
     ):

@@ -39,15 +39,15 @@ from tap_core.manifest.components.file_extractors import ResponseToFileExtractor
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import Reply, serving
 from tests.manifest.running import manifest, run, stream
-from tests.manifest.test_decoders import answer, decoded, zipped
+from tests.manifest.test_decoders import decode, make_response, make_zip
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"max_unpacked_bytes": 1000}
 
 
-def refused(decoder: Any, body: bytes) -> str:
+def decode_error(decoder: Any, body: bytes) -> str:
     with pytest.raises(FatalAPIError) as error:
-        decoded(decoder, body)
+        decode(decoder, body)
     assert error.value.response is not None
     return str(error.value)
 
@@ -67,52 +67,52 @@ def refused(decoder: Any, body: bytes) -> str:
 )
 def test_length_of_a_document_line_or_row_is_limited(decoder, body):
     """The error names the limit and the option that raises it."""
-    message = refused(decoder, gzip.compress(body))
+    message = decode_error(decoder, gzip.compress(body))
     assert "is longer than 1,000 bytes; raise max_unpacked_bytes of the decoder" in message
 
 
 def test_number_of_rows_is_not_limited():
     """The limit applies to the data that is held at once."""
     body = b"a,b\n" + b"1,2\n" * 5000
-    assert len(decoded(GzipDecoder(CsvDecoder(), **SMALL), body)) == 5000
+    assert len(decode(GzipDecoder(CsvDecoder(), **SMALL), body)) == 5000
     lines = b"".join(b'{"id": %d}\n' % n for n in range(5000))
-    assert len(decoded(GzipDecoder(JsonlDecoder(), **SMALL), gzip.compress(lines))) == 5000
-    small = zipped(a=b"[1]", b=b"[2]" + b" " * 900)
-    assert decoded(ZipfileDecoder(JsonParser(), **SMALL), small) == [1, 2]
+    assert len(decode(GzipDecoder(JsonlDecoder(), **SMALL), gzip.compress(lines))) == 5000
+    small = make_zip(a=b"[1]", b=b"[2]" + b" " * 900)
+    assert decode(ZipfileDecoder(JsonParser(), **SMALL), small) == [1, 2]
 
 
 def test_extreme_compression_ratio_is_rejected():
     """SEC13: a response that decompresses to hundreds of times its size is refused."""
     body = gzip.compress(b"a\n" * 2_000_000)
-    assert "200 times its size" in refused(GzipDecoder(CsvDecoder(), **SMALL), body)
-    many = zipped(**{f"f{n}": b" " * 900 for n in range(3)}, bomb=b"[]" + b" " * 900)
-    assert decoded(ZipfileDecoder(JsonParser(), **SMALL), many) == []
-    bomb = zipped(a=b"\n" * 900_000)
+    assert "200 times its size" in decode_error(GzipDecoder(CsvDecoder(), **SMALL), body)
+    archive = make_zip(**{f"f{n}": b" " * 900 for n in range(3)}, bomb=b"[]" + b" " * 900)
+    assert decode(ZipfileDecoder(JsonParser(), **SMALL), archive) == []
+    bomb = make_zip(a=b"\n" * 900_000)
     limited = ZipfileDecoder(JsonlDecoder(), max_unpacked_bytes=10_000)
-    assert "raise max_unpacked_bytes" in refused(limited, bomb)
+    assert "raise max_unpacked_bytes" in decode_error(limited, bomb)
 
 
 def test_nested_compression_is_counted_together():
     """A bomb may consist of many small ones."""
     twice = GzipDecoder(GzipDecoder(JsonDecoder()), **SMALL)
-    assert decoded(twice, gzip.compress(gzip.compress(b'{"id": 1}'))) == [{"id": 1}]
+    assert decode(twice, gzip.compress(gzip.compress(b'{"id": 1}'))) == [{"id": 1}]
     bomb = gzip.compress(gzip.compress(b"a\n" * 900_000))
-    assert "200 times" in refused(GzipDecoder(GzipDecoder(CsvDecoder()), **SMALL), bomb)
-    many = io.BytesIO()
-    with zipfile.ZipFile(many, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("empty", b"")
+    assert "200 times" in decode_error(GzipDecoder(GzipDecoder(CsvDecoder()), **SMALL), bomb)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as archive_writer:
+        archive_writer.writestr("empty", b"")
         for n in range(3):
-            archive.writestr(f"{n}", gzip.compress(b"a\n" + b"1\n" * 40_000))
+            archive_writer.writestr(f"{n}", gzip.compress(b"a\n" + b"1\n" * 40_000))
     limited = ZipfileDecoder(GzipDecoder(CsvDecoder()), max_unpacked_bytes=100_000)
-    assert "200 times" in refused(limited, many.getvalue())
+    assert "200 times" in decode_error(limited, archive.getvalue())
 
 
 def test_many_small_values_count_by_their_memory():
     """Empty objects need about twenty times the memory of their text."""
     body = gzip.compress(b"[" + b"{}," * 330 + b"1]")
-    assert "has too many values" in refused(GzipDecoder(JsonDecoder(), **SMALL), body)
+    assert "has too many values" in decode_error(GzipDecoder(JsonDecoder(), **SMALL), body)
     row = gzip.compress(b"a\n" + b"x;" * 480 + b"\n")
-    assert "a row has too many values" in refused(
+    assert "a row has too many values" in decode_error(
         GzipDecoder(CsvDecoder(delimiter=";"), **SMALL), row
     )
 
@@ -120,24 +120,24 @@ def test_many_small_values_count_by_their_memory():
 def test_csv_header_with_too_many_columns_is_rejected():
     """Each row, however short, would become a record with all columns."""
     body = b"a," * 66_000 + b"\n" + b"1\n" * 1000
-    assert "its header has 66,001 columns, more than 65,536" in refused(CsvDecoder(), body)
+    assert "its header has 66,001 columns, more than 65,536" in decode_error(CsvDecoder(), body)
     with pytest.raises(FatalAPIError, match="66,001 columns"):
-        list(ResponseToFileExtractor().extract(answer(body)))
+        list(ResponseToFileExtractor().extract(make_response(body)))
 
 
-def damaged(archive: bytes, field: int, value: int) -> bytes:
+def damage_archive(archive: bytes, field: int, value: int) -> bytes:
     """Return the archive with a changed number in the only entry of its directory."""
-    at = archive.index(b"PK\x01\x02") + field
-    return archive[:at] + struct.pack("<I", value) + archive[at + 4 :]
+    position = archive.index(b"PK\x01\x02") + field
+    return archive[:position] + struct.pack("<I", value) + archive[position + 4 :]
 
 
 @pytest.mark.parametrize("decoder", ["{type: CsvDecoder}", "{type: JsonlDecoder}"])
-@pytest.mark.parametrize("more", [b"", gzip.compress(b"")])
-def test_content_encoding_without_its_end_is_requested_again(tmp_path, decoder, more):
+@pytest.mark.parametrize("first_member", [b"", gzip.compress(b"")])
+def test_content_encoding_without_its_end_is_requested_again(tmp_path, decoder, first_member):
     """Before, the rows behind the cut were lost without an error."""
     body = b'"id"\n' if "Csv" in decoder else b""
     body += b"".join(b'{"id": %d}\n' % number for number in range(2_000))
-    packed = more + gzip.compress(body)
+    packed = first_member + gzip.compress(body)
     retriever = f"decoder: {decoder}\nrecord_selector: {{extractor: {{field_path: []}}}}"
     path = manifest(tmp_path, stream("items", "items", retriever=retriever))
     encoded = {"Content-Encoding": "gzip"}
@@ -162,22 +162,22 @@ def test_content_encoding_followed_by_other_bytes_or_without_a_body_is_read(tmp_
 
 def test_damaged_archive_is_a_response_error():
     """An archive may have a wrong size or checksum, encryption or an unknown method, or be cut."""
-    body = zipped(a=b'{"id": 1}' * 100)
+    body = make_zip(a=b'{"id": 1}' * 100)
     decoder = ZipfileDecoder(JsonParser())
     for broken in (
-        damaged(body, 24, 10),
-        damaged(body, 24, 0xFFFFFFF0),
-        damaged(body, 16, 1),
-        damaged(body, 8, 1),
-        damaged(body, 10, 99),
-        damaged(body, 20, 5),
+        damage_archive(body, 24, 10),
+        damage_archive(body, 24, 0xFFFFFFF0),
+        damage_archive(body, 16, 1),
+        damage_archive(body, 8, 1),
+        damage_archive(body, 10, 99),
+        damage_archive(body, 20, 5),
         body[:20] + b"\0" * 20 + body[40:],
         body[:-30],
     ):
-        message = refused(decoder, broken)
-        assert any(one in message for one in ("The response", "not JSON"))
+        message = decode_error(decoder, broken)
+        assert any(text in message for text in ("The response", "not JSON"))
     for packed in (gzip.compress(b"{}" * 50)[:-4], gzip.compress(b"{}" * 500)[:20] + b"x" * 9):
-        assert "The response cannot be read" in refused(GzipDecoder(JsonlDecoder()), packed)
+        assert "The response cannot be read" in decode_error(GzipDecoder(JsonlDecoder()), packed)
 
 
 ROWS = b"a\n" + b"1\n" * 100_000
@@ -189,16 +189,18 @@ READERS = {
     "gzip": (GzipDecoder(CsvDecoder()), gzip.compress(ROWS)),
     "gzip in gzip": (GzipDecoder(GzipDecoder(JsonlDecoder())), gzip.compress(gzip.compress(LINES))),
     "older": (CompositeRawDecoder(GzipParser(JsonLineParser())), gzip.compress(LINES)),
-    "zip": (ZipfileDecoder(JsonlDecoder()), zipped(a=LINES)),
-    "files": (ZipfileDecoder(JsonParser()), zipped(**{f"f{n}": b"[1]" for n in range(2000)})),
+    "zip": (ZipfileDecoder(JsonlDecoder()), make_zip(a=LINES)),
+    "files": (ZipfileDecoder(JsonParser()), make_zip(**{f"f{n}": b"[1]" for n in range(2000)})),
 }
 
 
-def timed(body: bytes, seconds: float | None, *, is_file: bool = False) -> requests.Response:
+def timed_response(
+    body: bytes, seconds: float | None, *, is_file: bool = False
+) -> requests.Response:
     deadline = Deadline(ResponseLimits(max_response_seconds=seconds), is_file=is_file)
     if is_file:
         deadline.count(len(body))
-    return JSONResponse.of(answer(body), None, deadline)
+    return JSONResponse.of(make_response(body), None, deadline)
 
 
 @pytest.mark.every_nth_case(2)
@@ -207,37 +209,37 @@ def test_time_limit_applies_to_all_rows_of_a_response(kind):
     """SEC13: the rows of a response, compressed or not, take bounded time."""
     decoder, body = READERS[kind]
     with pytest.raises(ResponseTooSlowError, match=r"raise max_response_seconds \(here 0\.001"):
-        list(decoder.decode(timed(body, 0.001)))
-    assert list(decoder.decode(timed(body, 1000)))
-    assert list(decoder.decode(timed(body, None)))
+        list(decoder.decode(timed_response(body, 0.001)))
+    assert list(decoder.decode(timed_response(body, 1000)))
+    assert list(decoder.decode(timed_response(body, None)))
 
 
 def test_time_limit_applies_to_all_rows_of_a_result_file():
     body = gzip.compress(ROWS)
     with pytest.raises(ResponseTooSlowError, match="raise max_response_seconds"):
-        list(ResponseToFileExtractor().extract(timed(body, 0.001)))
+        list(ResponseToFileExtractor().extract(timed_response(body, 0.001)))
 
 
 def test_time_limit_of_rows_grows_with_the_downloaded_bytes():
     """One second is added per 64 KiB, so that reports of any size can be read."""
     body = b"a\n" + os.urandom(2_000_000).hex().encode() + b"\n" + b"1\n" * 50_000
     with pytest.raises(ResponseTooSlowError):
-        list(CsvDecoder().decode(timed(body, 0.0001)))
-    assert len(list(CsvDecoder().decode(timed(body, 0.0001, is_file=True)))) == 50_001
+        list(CsvDecoder().decode(timed_response(body, 0.0001)))
+    assert len(list(CsvDecoder().decode(timed_response(body, 0.0001, is_file=True)))) == 50_001
 
 
-def work(seconds: float) -> None:
-    begun = time.thread_time()
-    while time.thread_time() - begun < seconds:
+def use_cpu(seconds: float) -> None:
+    start = time.thread_time()
+    while time.thread_time() - start < seconds:
         pass
 
 
 def read_with_work(between: Callable[[], object]) -> int:
     """Read a response with a limit of half a second, with one second of work between rows."""
     count = 0
-    for count, _ in enumerate(JsonlDecoder().decode(timed(LINES[:100_000], 0.5)), 1):
+    for count, _ in enumerate(JsonlDecoder().decode(timed_response(LINES[:100_000], 0.5)), 1):
         if not count % 500:
-            work(0.05)
+            use_cpu(0.05)
             between()
     return count
 
@@ -249,14 +251,14 @@ def test_processing_time_of_rows_counts():
 
 def test_time_of_responses_read_between_rows_does_not_count():
     """A response that is read between two rows has its own time limit."""
-    others = JsonlDecoder()
-    assert read_with_work(lambda: list(others.decode(timed(b"{}", 1)))) > 10_000
+    decoder = JsonlDecoder()
+    assert read_with_work(lambda: list(decoder.decode(timed_response(b"{}", 1)))) > 10_000
 
 
 def test_waiting_of_the_consumer_does_not_count():
     """Waiting for a full output pipe is not limited."""
     count = 0
-    for count, _ in enumerate(JsonlDecoder().decode(timed(LINES[:100_000], 0.4)), 1):
+    for count, _ in enumerate(JsonlDecoder().decode(timed_response(LINES[:100_000], 0.4)), 1):
         if not count % 500:
             time.sleep(0.05)
     assert count > 10_000
@@ -271,9 +273,9 @@ def test_max_response_seconds_of_a_manifest_limits_the_rows(tmp_path: Path):
         path = manifest(tmp_path, rows.replace("field_path: [data]", "field_path: []"))
         with serving() as server:
             server.answers(Reply(body))
-            ran = run(path, server, fails=is_refused)
-        assert isinstance(ran.error, ResponseTooSlowError) == is_refused, ran.error
-        assert (len(ran.records("items")) == 200_000) != is_refused
+            result = run(path, server, fails=is_refused)
+        assert isinstance(result.error, ResponseTooSlowError) == is_refused, result.error
+        assert (len(result.records("items")) == 200_000) != is_refused
 
 
 def test_zip_archive_with_a_huge_directory_is_rejected():
@@ -286,7 +288,7 @@ def test_zip_archive_with_a_huge_directory_is_rejected():
     count = (8 << 20) // len(entry) + 1
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, len(entry) * count, 33, 0)
     head = body[: body.index(b"PK\x01\x02")]
-    assert "list of files" in refused(ZipfileDecoder(JsonParser()), head + entry * count + end)
+    assert "list of files" in decode_error(ZipfileDecoder(JsonParser()), head + entry * count + end)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -295,15 +297,15 @@ def test_bzip2_and_lzma_files_are_limited(method):
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.writestr("a", b"\n" * (8 << 20) + b'{"id": 1}')
     limited = ZipfileDecoder(JsonlDecoder(), max_unpacked_bytes=1 << 20)
-    assert "raise max_unpacked_bytes" in refused(limited, out.getvalue())
+    assert "raise max_unpacked_bytes" in decode_error(limited, out.getvalue())
 
 
 def test_csv_cells_may_exceed_the_limit_of_the_csv_module():
     """The csv module has a process-wide limit of 131,072 characters."""
     csv.field_size_limit(131_072)
     cell = "x" * 200_000
-    assert decoded(CsvDecoder(), f"a\n{cell}\n") == [{"a": cell}]
-    rows = ResponseToFileExtractor().extract(answer(f"a\n{cell}\n"))
+    assert decode(CsvDecoder(), f"a\n{cell}\n") == [{"a": cell}]
+    rows = ResponseToFileExtractor().extract(make_response(f"a\n{cell}\n"))
     assert list(rows) == [{"a": cell}]
 
 
@@ -318,7 +320,7 @@ def test_csv_cells_may_exceed_the_limit_of_the_csv_module():
     ids=["levels", "digits", "exponent", "open"],
 )
 def test_extreme_json_line_is_skipped_with_a_warning(line, caplog):
-    assert decoded(JsonlDecoder(), f'{{"id": 1}}\n{line}\n{{"id": 2}}\n'.encode()) == [
+    assert decode(JsonlDecoder(), f'{{"id": 1}}\n{line}\n{{"id": 2}}\n'.encode()) == [
         {"id": 1},
         {"id": 2},
     ]
@@ -327,9 +329,9 @@ def test_extreme_json_line_is_skipped_with_a_warning(line, caplog):
 
 def test_number_of_log_lines_for_invalid_lines_is_limited(caplog):
     """Ten lines are logged individually; a response without any JSON is an error."""
-    assert decoded(JsonlDecoder(), b"x\n" * 99 + b"1\n") == [1]
+    assert decode(JsonlDecoder(), b"x\n" * 99 + b"1\n") == [1]
     assert len(caplog.records) == 11
-    assert "lines in a row are not" in refused(JsonlDecoder(), b"x\n" * 200_000)
+    assert "lines in a row are not" in decode_error(JsonlDecoder(), b"x\n" * 200_000)
 
 
 @pytest.mark.parametrize(
@@ -337,13 +339,13 @@ def test_number_of_log_lines_for_invalid_lines_is_limited(caplog):
 )
 def test_compressed_extreme_json_is_a_clear_error(body):
     for decoder in (JsonDecoder(), JsonItemsDecoder("a")):
-        assert "is not JSON" in refused(GzipDecoder(decoder), gzip.compress(body))
+        assert "is not JSON" in decode_error(GzipDecoder(decoder), gzip.compress(body))
 
 
 def test_invalid_max_unpacked_bytes_is_rejected():
-    for made in (JsonDecoder, CsvDecoder, IterableDecoder):
+    for decoder_class in (JsonDecoder, CsvDecoder, IterableDecoder):
         with pytest.raises(ManifestError, match="Invalid max_unpacked_bytes 0"):
-            made(max_unpacked_bytes=0)
+            decoder_class(max_unpacked_bytes=0)
     with pytest.raises(ManifestError, match="Invalid max_unpacked_bytes -1"):
         ZipfileDecoder(JsonParser(), max_unpacked_bytes=-1)
 
@@ -394,7 +396,7 @@ def test_compressed_response_needs_at_most_600_megabytes(tmp_path, decoder, head
         for _ in range(times):
             out.write(packer.compress(block))
         out.write(packer.flush())
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", BOMB, str(tmp_path / "answer"), decoder],
         capture_output=True,
         text=True,
@@ -402,4 +404,4 @@ def test_compressed_response_needs_at_most_600_megabytes(tmp_path, decoder, head
         check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert int(done.stdout.split()[-1]) < 600, done.stdout
+    assert int(result.stdout.split()[-1]) < 600, result.stdout

@@ -28,25 +28,25 @@ SEVERAL = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 2}"
 ONE = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 1}"
 
 
-def declared(folder: Path, tail: str, more: str = CURSOR) -> Path:
-    items = stream("items", "/{{ stream_slice.kind }}", retriever=SLICES, more=more)
+def write_slices_manifest(folder: Path, tail: str, options: str = CURSOR) -> Path:
+    items = stream("items", "/{{ stream_slice.kind }}", retriever=SLICES, options=options)
     return manifest(folder, items, tail=tail)
 
 
-def failing(server: Server, status: int, *kinds: str) -> None:
+def serve_slices(server: Server, status: int, *kinds: str) -> None:
     """Let the server refuse the slices of these kinds and return a record for the others."""
 
-    def answer(asked: ReceivedRequest) -> Reply:
-        kind = asked.path.strip("/")
+    def answer(request: ReceivedRequest) -> Reply:
+        kind = request.path.strip("/")
         return Reply("", status) if kind in kinds else page({"id": 1, "at": "2024-01-20"})
 
     server.answers_by(answer)
 
 
-def kept(state: dict[str, Any]) -> list[str]:
+def list_bookmarked(state: dict[str, Any]) -> list[str]:
     """Return the kinds of the slices that have a bookmark."""
     entries = state["bookmarks"]["items"].get("partitions", [])
-    return sorted(one["context"]["kind"] for one in entries if "replication_key_value" in one)
+    return sorted(entry["context"]["kind"] for entry in entries if "replication_key_value" in entry)
 
 
 def test_wait_for_the_api_budget_ends_when_the_output_fails(tmp_path: Path):
@@ -61,14 +61,14 @@ api_budget:
             raise BrokenPipeError
 
     with serving() as server:
-        failing(server, 404)
-        path = declared(tmp_path, SEVERAL + budget)
+        serve_slices(server, 404)
+        path = write_slices_manifest(tmp_path, SEVERAL + budget)
         tap = make_tap_class(path)(config={"url": server.url})
         tap.protocol_writer = SingerWriter(write)
-        begun = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(BrokenPipeError):
             tap.sync_all()
-        assert time.monotonic() - begun < 150
+        assert time.monotonic() - start < 150
         assert len(server.asked) == 1
 
 
@@ -77,50 +77,50 @@ api_budget:
 def test_other_slices_are_read_and_keep_their_bookmarks(
     tmp_path: Path, tail: str, status: int, kind: type[Exception]
 ):
-    path = declared(tmp_path, tail)
+    path = write_slices_manifest(tmp_path, tail)
     with serving() as server:
-        failing(server, status, "b")
-        ran = run(path, server, fails=True)
-        first = kept(ran.state)
+        serve_slices(server, status, "b")
+        result = run(path, server, fails=True)
+        first = list_bookmarked(result.state)
         server.asked.clear()
-        failing(server, status)
-        again = run(path, server, state=ran.state)
-    assert isinstance(ran.error, kind)
-    assert len(ran.records("items")) == 2
+        serve_slices(server, status)
+        second = run(path, server, state=result.state)
+    assert isinstance(result.error, kind)
+    assert len(result.records("items")) == 2
     assert first == ["a", "c"]
-    since = {one.path: one.query["since"] for one in server.asked}
+    since = {request.path: request.query["since"] for request in server.asked}
     assert since == {"/a": ["2024-01-20"], "/b": ["2024-01-01"], "/c": ["2024-01-20"]}
-    assert kept(again.state) == ["a", "b", "c"]
+    assert list_bookmarked(second.state) == ["a", "b", "c"]
 
 
 def test_first_of_several_failures_is_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with serving() as server:
-        failing(server, 404, "a", "c")
-        ran = run(declared(tmp_path, ONE), server, fails=True)
-    assert f"{server.url}/a?" in str(ran.error)
+        serve_slices(server, 404, "a", "c")
+        result = run(write_slices_manifest(tmp_path, ONE), server, fails=True)
+    assert f"{server.url}/a?" in str(result.error)
     assert caplog.text.count("A context of 'items' failed; the other contexts are still read") == 2
-    assert kept(ran.state) == ["b"]
+    assert list_bookmarked(result.state) == ["b"]
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_other_slices_are_not_read_with_wrong_credentials(tmp_path: Path, status: int):
     with serving() as server:
-        failing(server, status, "a", "b", "c")
-        ran = run(declared(tmp_path, ONE), server, fails=True)
-    assert isinstance(ran.error, FatalAPIError)
-    assert {one.path for one in server.asked} == {"/a"}
+        serve_slices(server, status, "a", "b", "c")
+        result = run(write_slices_manifest(tmp_path, ONE), server, fails=True)
+    assert isinstance(result.error, FatalAPIError)
+    assert {request.path for request in server.asked} == {"/a"}
 
 
 def test_global_cursor_does_not_advance_if_a_slice_failed(tmp_path: Path):
-    whole = CURSOR + "  global_substream_cursor: true\n"
-    path = declared(tmp_path, ONE, whole)
+    cursor = CURSOR + "  global_substream_cursor: true\n"
+    path = write_slices_manifest(tmp_path, ONE, cursor)
     with serving() as server:
-        failing(server, 404, "b")
-        ran = run(path, server, fails=True)
+        serve_slices(server, 404, "b")
+        result = run(path, server, fails=True)
         server.asked.clear()
-        failing(server, 404)
-        run(path, server, state=ran.state)
-    assert {one.query["since"][0] for one in server.asked} == {"2024-01-01"}
+        serve_slices(server, 404)
+        run(path, server, state=result.state)
+    assert {request.query["since"][0] for request in server.asked} == {"2024-01-01"}
 
 
 PARENTS = """
@@ -144,16 +144,16 @@ partition_router:
 def test_children_of_parents_before_a_failed_page_are_read(tmp_path: Path, tail: str):
     """This does not depend on the number of threads."""
 
-    def answer(asked: ReceivedRequest) -> Reply:
-        if asked.path == "/parents":
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.path == "/parents":
             rows = [{"id": number} for number in range(1, 6)]
-            return Reply("", 404) if asked.query else page(*rows, next="second")
-        return page({"id": int(asked.path.rpartition("/")[2])})
+            return Reply("", 404) if request.query else page(*rows, next="second")
+        return page({"id": int(request.path.rpartition("/")[2])})
 
     children = stream("children", "/children/{{ stream_slice.parent }}", retriever=CHILDREN)
     path = manifest(tmp_path, children, stream("parents", "/parents", retriever=PARENTS), tail=tail)
     with serving() as server:
         server.answers_by(answer)
-        ran = run(path, server, fails=True)
-    assert isinstance(ran.error, FatalAPIError)
-    assert sorted(one["id"] for one in ran.records("children")) == [1, 2, 3, 4, 5]
+        result = run(path, server, fails=True)
+    assert isinstance(result.error, FatalAPIError)
+    assert sorted(record["id"] for record in result.records("children")) == [1, 2, 3, 4, 5]

@@ -13,15 +13,15 @@ from tap_core.exceptions import FatalAPIError
 from tap_core.http.response import JSONResponse, NotJSONError
 from tests.http.server import ReceivedRequest, Reply, serving
 from tests.manifest.running import manifest, run, stream
-from tests.manifest.test_decoders import answer
+from tests.manifest.test_decoders import make_response
 
 GOOD = stream("good", "/good")
 DEEP, DIGITS, EXPONENT = "[" * 200_000, f"[{'9' * 100_000}]", "[1e99999999999999999999]"
 
 
-def reply(body: bytes | str) -> object:
-    def found(asked: ReceivedRequest) -> Reply:
-        return Reply('{"data": [{"id": 7}]}') if asked.path == "/good" else Reply(body)
+def make_reply(body: bytes | str) -> object:
+    def found(request: ReceivedRequest) -> Reply:
+        return Reply('{"data": [{"id": 7}]}') if request.path == "/good" else Reply(body)
 
     return found
 
@@ -39,11 +39,11 @@ def test_decompression_bomb_ends_only_its_stream(tmp_path: Path, retriever: str)
     """The error names the stream, the limit and the option."""
     path = manifest(tmp_path, stream("items", "/items", retriever=retriever), GOOD)
     with serving() as server:
-        server.answers_by(reply(gzip.compress(b'{"data": ["' + b"x" * 2000 + b'"]}')))
-        ran = run(path, server, fails=True)
-    assert "1,000 bytes; raise max_unpacked_bytes of the decoder" in str(ran.error)
-    assert "items" in str(ran.error)
-    assert ran.records("good") == [{"id": 7}]
+        server.answers_by(make_reply(gzip.compress(b'{"data": ["' + b"x" * 2000 + b'"]}')))
+        result = run(path, server, fails=True)
+    assert "1,000 bytes; raise max_unpacked_bytes of the decoder" in str(result.error)
+    assert "items" in str(result.error)
+    assert result.records("good") == [{"id": 7}]
 
 
 @pytest.mark.parametrize("body", [DEEP, DIGITS, EXPONENT], ids=["levels", "digits", "exponent"])
@@ -52,11 +52,11 @@ def test_extreme_json_ends_only_its_stream(tmp_path: Path, body: str, decoder: s
     """SEC15: a response that is nested too deeply ends its own stream only."""
     path = manifest(tmp_path, stream("items", "/items", retriever=decoder), GOOD)
     with serving() as server:
-        server.answers_by(reply(body))
-        ran = run(path, server, fails=True)
-    assert isinstance(ran.error, FatalAPIError)
-    assert "items" in str(ran.error)
-    assert ran.records("good") == [{"id": 7}]
+        server.answers_by(make_reply(body))
+        result = run(path, server, fails=True)
+    assert isinstance(result.error, FatalAPIError)
+    assert "items" in str(result.error)
+    assert result.records("good") == [{"id": 7}]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_extreme_json_ends_only_its_stream(tmp_path: Path, body: str, decoder: s
 def test_extreme_json_raises_the_same_error_in_json_method(body: str, options: dict[str, Any]):
     """An author may call the method `json` of a response."""
     with pytest.raises(NotJSONError, match="not JSON"):
-        JSONResponse.of(answer(body)).json(**options)
+        JSONResponse.of(make_response(body)).json(**options)
 
 
 def test_added_field_with_an_extremely_long_number_stays_a_string(tmp_path: Path):
@@ -76,13 +76,13 @@ def test_added_field_with_an_extremely_long_number_stays_a_string(tmp_path: Path
     transformations:
       - {type: AddFields, fields: [{path: [y], value: "{{ record.x }}"}]}
     """
-    path = manifest(tmp_path, stream("items", "/items", more=added))
+    path = manifest(tmp_path, stream("items", "/items", options=added))
     values = ["0x" + "f" * 20_000, "9" * 20_000, "0x1F"]
     rows = ",".join(f'{{"id": {n}, "x": "{value}"}}' for n, value in enumerate(values))
     with serving() as server:
-        server.answers_by(reply(f'{{"data": [{rows}]}}'))
-        ran = run(path, server)
-    assert [row["y"] for row in ran.records("items")] == [*values[:2], 31]
+        server.answers_by(make_reply(f'{{"data": [{rows}]}}'))
+        result = run(path, server)
+    assert [row["y"] for row in result.records("items")] == [*values[:2], 31]
 
 
 def test_half_an_emoji_in_a_page_token_ends_only_its_stream(tmp_path: Path):
@@ -95,7 +95,7 @@ def test_half_an_emoji_in_a_page_token_ends_only_its_stream(tmp_path: Path):
     """
     path = manifest(tmp_path, stream("items", "/items", retriever=pages), GOOD)
     with serving() as server:
-        server.answers_by(reply('{"data": [{"id": 1}], "next": "\\ud83d"}'))
-        ran = run(path, server, fails=True)
-    assert "lone surrogate (U+D83D)" in str(ran.error)
-    assert ran.records("good") == [{"id": 7}]
+        server.answers_by(make_reply('{"data": [{"id": 1}], "next": "\\ud83d"}'))
+        result = run(path, server, fails=True)
+    assert "lone surrogate (U+D83D)" in str(result.error)
+    assert result.records("good") == [{"id": 7}]

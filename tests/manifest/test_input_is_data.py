@@ -13,8 +13,18 @@ import pytest
 
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import ReceivedRequest, Reply, page, serving
-from tests.manifest.running import asked, manifest, run, stream
-from tests.manifest.templates import CONFIG, HTTP, LISTED, NAME, NAMED, dynamic, put, tap, written
+from tests.manifest.running import list_paths, manifest, run, stream
+from tests.manifest.templates import (
+    CONFIG,
+    HTTP,
+    MAP_NAME,
+    NAME,
+    PARAMETRIZED,
+    dynamic_stream,
+    make_tap,
+    map_field,
+    write_manifest,
+)
 
 SECRET = "the-other-secret"
 PLANTED = (
@@ -30,13 +40,16 @@ SETTINGS = {"other_secret": SECRET}
 PARAM = "[retriever, requester, request_parameters, q]"
 
 
-def queries(server: Any) -> list[str]:
-    return [value for one in server.asked for value in one.query.get("q", [])]
+def list_queries(server: Any) -> list[str]:
+    return [value for request in server.asked for value in request.query.get("q", [])]
 
 
-def seen(server: Any) -> str:
+def dump_requests(server: Any) -> str:
     return json.dumps(
-        [[one.path, one.query, dict(one.headers), str(one.body)] for one in server.asked]
+        [
+            [request.path, request.query, dict(request.headers), str(request.body)]
+            for request in server.asked
+        ]
     )
 
 
@@ -44,8 +57,8 @@ def read_mapped_stream(
     tmp_path: Path, resolver: str, value: str, table: dict[str, Any], **settings: Any
 ) -> Any:
     """Read a stream with a value of a table as query parameter; return the server."""
-    mapping = NAMED + put(PARAM, value)
-    made = dynamic(resolver, mapping, body="request_parameters: {q: x}")
+    mapping = MAP_NAME + map_field(PARAM, value)
+    declared = dynamic_stream(resolver, mapping, body="request_parameters: {q: x}")
 
     def answer(request: ReceivedRequest) -> Reply:
         return page(table) if request.path == "/tables" else page({"id": 1})
@@ -53,7 +66,7 @@ def read_mapped_stream(
     with serving() as server:
         server.answers_by(answer)
         config = {**SETTINGS, "tables": [table], **settings}
-        run(written(tmp_path, made), server, config=config)
+        run(write_manifest(tmp_path, declared), server, config=config)
         return server
 
 
@@ -66,8 +79,8 @@ class TestResolvers:
         """SEC10: a value of a response or of the config is sent unchanged."""
         value = "a {{ components_values['id'] }} z"
         server = read_mapped_stream(tmp_path, resolver, value, {"name": "a", "id": planted})
-        assert queries(server) == [f"a {planted} z"]
-        assert SECRET not in seen(server)
+        assert list_queries(server) == [f"a {planted} z"]
+        assert SECRET not in dump_requests(server)
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
     def test_value_stays_data_within_a_template_of_the_manifest(
@@ -77,7 +90,7 @@ class TestResolvers:
         value = "{{ components_values.id }}-{% raw %}{{ config['plain'] }}{% endraw %}"
         table = {"name": "a", "id": PLANTED[0]}
         server = read_mapped_stream(tmp_path, resolver, value, table, plain="yes")
-        assert queries(server) == [f"{PLANTED[0]}-yes"]
+        assert list_queries(server) == [f"{PLANTED[0]}-yes"]
 
     @pytest.mark.parametrize("key", ["plain'] ~ config['other_secret", "config", "x }}{{ config"])
     def test_value_inside_a_template_expression_is_rejected(self, tmp_path: Path, key: str):
@@ -92,21 +105,25 @@ class TestResolvers:
         server = read_mapped_stream(
             tmp_path, HTTP, value, {"name": "a", "id": "plain"}, plain="yes"
         )
-        assert queries(server) == ["yes"]
+        assert list_queries(server) == ["yes"]
 
     def test_setting_is_data_for_a_parametrized_resolver(self, tmp_path: Path):
-        server = read_mapped_stream(tmp_path, LISTED, "{{ config['mine'] }}", {}, mine=PLANTED[0])
-        assert set(queries(server)) == {PLANTED[0]}
+        server = read_mapped_stream(
+            tmp_path, PARAMETRIZED, "{{ config['mine'] }}", {}, mine=PLANTED[0]
+        )
+        assert set(list_queries(server)) == {PLANTED[0]}
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
     def test_nested_values_and_keys_are_data(self, tmp_path: Path, resolver: str):
         table = {"name": "a", "id": {PLANTED[0]: [PLANTED[1], {"k": PLANTED[0]}]}}
-        mapping = NAMED + put("[description]", "{{ components_values['id'] }}")
-        made = dynamic(resolver, mapping, "description: x")
+        mapping = MAP_NAME + map_field("[description]", "{{ components_values['id'] }}")
+        declared = dynamic_stream(resolver, mapping, "description: x")
         with serving() as server:
             server.answers(page(table))
-            found = tap(written(tmp_path, made), server.url, tables=[table], **SETTINGS)
-            node = found.streams["a"].components.node["description"]
+            resolved_tap = make_tap(
+                write_manifest(tmp_path, declared), server.url, tables=[table], **SETTINGS
+            )
+            node = resolved_tap.streams["a"].components.node["description"]
         assert node == table["id"]
 
     @pytest.mark.parametrize("resolver", [HTTP, CONFIG])
@@ -120,28 +137,32 @@ class TestResolvers:
             ("[transformations, 0, type]", "CustomTransformation"),
         ):
             table = {"name": "a", "id": value}
-            more = "transformations: [{type: RemoveFields, field_pointers: [[x]]}]"
-            mapping = NAMED + put(path, "{{ components_values['id'] }}")
+            options = "transformations: [{type: RemoveFields, field_pointers: [[x]]}]"
+            mapping = MAP_NAME + map_field(path, "{{ components_values['id'] }}")
             with serving() as server:
                 server.answers(page(table))
-                made = tap(
-                    written(tmp_path, dynamic(resolver, mapping, more)), server.url, tables=[table]
+                resolved_tap = make_tap(
+                    write_manifest(tmp_path, dynamic_stream(resolver, mapping, options)),
+                    server.url,
+                    tables=[table],
                 )
                 with pytest.raises(ManifestError, match=r"a response|responses and|no `type`"):
-                    list(made.streams["a"].get_records(None))
+                    list(resolved_tap.streams["a"].get_records(None))
         assert not Path("ran").exists()
 
     def test_setting_inside_a_yaml_component_is_not_parsed_as_yaml(self, tmp_path: Path):
         value = f'[{{type: AddFields, fields: [{{path: [new], value: "{NAME}"}}]}}]'
-        mapping = put("[name]", "x") + put("[transformations]", value, "create_or_update: true")
+        mapping = map_field("[name]", "x") + map_field(
+            "[transformations]", value, "create_or_update: true"
+        )
         name = (
             '"}]}, {type: CustomTransformation, class_name: components.X}, {type: y, fields: [{q: z'
         )
         with serving() as server:
             server.answers(page({"id": 1}))
-            path = written(tmp_path, dynamic(CONFIG, mapping))
-            ran = run(path, server, config={"tables": [{"name": name}]})
-        assert [one["new"] for one in ran.records("x")] == [name]
+            path = write_manifest(tmp_path, dynamic_stream(CONFIG, mapping))
+            result = run(path, server, config={"tables": [{"name": name}]})
+        assert [record["new"] for record in result.records("x")] == [name]
 
 
 class TestOtherValues:
@@ -166,30 +187,32 @@ class TestOtherValues:
             "  pagination_strategy: {type: CursorPagination,"
             " cursor_value: '{{ response.next }}', stop_condition: '{{ not response.next }}'}\n"
         )
-        more = (
+        options = (
             "transformations: [{type: AddFields, fields: [{path: [a], value: '{{ record.v }}'}]}]"
         )
         path = manifest(
             tmp_path,
             stream("parents", "/parents"),
-            stream("items", "/items", body, retriever=retriever, more=more),
+            stream("items", "/items", body, retriever=retriever, options=options),
         )
 
         def answer(request: ReceivedRequest) -> Reply:
             if request.path == "/parents":
                 return page({"id": planted})
-            more = {} if "n" in request.query else {"next": planted}
-            return page({"id": 1, "v": planted}, **more)
+            next_page = {} if "n" in request.query else {"next": planted}
+            return page({"id": 1, "v": planted}, **next_page)
 
         with serving() as server:
             server.answers_by(answer)
-            ran = run(path, server, config=SETTINGS)
-        assert set(queries(server)) == {planted}
-        assert [one.query["n"] for one in server.asked if "n" in one.query] == [[planted]]
-        assert {one["a"] for one in ran.records("items")} == {planted}
-        assert SECRET not in seen(server)
-        assert SECRET not in json.dumps(ran.lines)
-        assert asked(server)
+            result = run(path, server, config=SETTINGS)
+        assert set(list_queries(server)) == {planted}
+        assert [request.query["n"] for request in server.asked if "n" in request.query] == [
+            [planted]
+        ]
+        assert {record["a"] for record in result.records("items")} == {planted}
+        assert SECRET not in dump_requests(server)
+        assert SECRET not in json.dumps(result.lines)
+        assert list_paths(server)
 
 
 def test_loading_custom_code_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -200,13 +223,13 @@ def test_loading_custom_code_is_logged(tmp_path: Path, caplog: pytest.LogCapture
         "class Change:\n"
         "    def transform(self, record, **kwargs): record['x'] = 1\n"
     )
-    more = "transformations: [{type: CustomTransformation, class_name: components.Change}]"
-    path = manifest(tmp_path, stream("items", "/i", more=more))
+    options = "transformations: [{type: CustomTransformation, class_name: components.Change}]"
+    path = manifest(tmp_path, stream("items", "/i", options=options))
     with serving() as server, caplog.at_level(logging.INFO):
         server.answers(page({"id": 1}))
-        ran = run(path, server)
-    assert [one["x"] for one in ran.records("items")] == [1]
-    logged = [one for one in caplog.messages if "runs custom Python code" in one]
+        result = run(path, server)
+    assert [record["x"] for record in result.records("items")] == [1]
+    logged = [message for message in caplog.messages if "runs custom Python code" in message]
     assert len(logged) == 1
     assert str(tmp_path / "components.py") in logged[0]
     assert "SHA-256" in logged[0]

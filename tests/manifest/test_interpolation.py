@@ -27,8 +27,10 @@ _SCOPE = {
 }
 
 
-def _value(text: str, kind: str = "value", types: tuple[type, ...] = (), **given: Any) -> Any:
-    return BoundTemplate(compile_template(text), given, kind, types)(_SCOPE)
+def _evaluate(
+    text: str, kind: str = "value", types: tuple[type, ...] = (), **variables: Any
+) -> Any:
+    return BoundTemplate(compile_template(text), variables, kind, types)(_SCOPE)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +61,8 @@ def _value(text: str, kind: str = "value", types: tuple[type, ...] = (), **given
 )
 def test_template_result_is_parsed_as_a_literal(text, value):
     """As in Airbyte's YAML reference, "Interpolation"; results equal airbyte-cdk 7.39."""
-    found = _value(text, parameters={"name": "p"})
-    assert (found, type(found)) == (value, type(value))
+    result = _evaluate(text, parameters={"name": "p"})
+    assert (result, type(result)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -74,14 +76,14 @@ def test_template_result_is_parsed_as_a_literal(text, value):
     ],
 )
 def test_literal_of_another_type_stays_a_string(text, types, value):
-    assert _value(text, types=types) == value
+    assert _evaluate(text, types=types) == value
 
 
 def test_string_result_keeps_its_text_without_quotes():
     """Unlike in airbyte-cdk, numbers are not reformatted: the string "1e5" stays the same."""
-    assert _value("{{ '1e5' }}", "text") == "1e5"
-    assert _value("{{ [1,2] }}", "text") == "[1, 2]"
-    assert _value("{{ record.deep | string }}", "text") == '{"er": null, "list": [1, "b"]}'
+    assert _evaluate("{{ '1e5' }}", "text") == "1e5"
+    assert _evaluate("{{ [1,2] }}", "text") == "[1, 2]"
+    assert _evaluate("{{ record.deep | string }}", "text") == '{"er": null, "list": [1, "b"]}'
 
 
 @pytest.mark.parametrize("text", ["...", "(...)", "[...]", "{'a': ...}", "b'x'", "[(b'x',)]"])
@@ -149,14 +151,14 @@ def test_template_calculates_with_floats_and_writes_decimals_as_floats(text, val
     ],
 )
 def test_condition_is_false_for_empty_and_false_values(text, holds):
-    assert _value(text, "condition") is holds
+    assert _evaluate(text, "condition") is holds
     assert parse_option("false", "condition") is False
     assert parse_option("whatever", "condition") is True
 
 
 def test_condition_with_a_type_error_is_true_with_a_warning(caplog):
     """airbyte-cdk then uses the template text as result, which is not empty."""
-    assert _value("{{ record.name > 5 }}", "condition") is True
+    assert _evaluate("{{ record.name > 5 }}", "condition") is True
     assert "fails: TypeError" in caplog.text
 
 
@@ -174,9 +176,9 @@ def test_condition_with_a_type_error_is_true_with_a_warning(caplog):
     ],
 )
 def test_invalid_template_is_rejected_at_compilation(text, message):
-    with pytest.raises(ManifestError) as refused:
+    with pytest.raises(ManifestError) as exc_info:
         compile_template(text)
-    assert message in str(refused.value)
+    assert message in str(exc_info.value)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,7 @@ def test_macros_and_filters_equal_those_of_airbyte(text, value):
     """The cases cover Airbyte's YAML reference, "Macros" and "Filters"."""
     if "hmac" in text:
         value = FILTERS["hmac"]("a", "k")[:8]
-    assert _value(text) == value
+    assert _evaluate(text) == value
 
 
 def test_all_macros_and_filters_of_airbyte_exist():

@@ -42,7 +42,10 @@ streams:
 
 
 def _lint(text: str) -> list[tuple[int, str, str]]:
-    return [(one.line, one.severity, one.message) for one in lint_manifest(text).problems]
+    return [
+        (problem.line, problem.severity, problem.message)
+        for problem in lint_manifest(text).problems
+    ]
 
 
 def test_valid_manifest_has_no_problem_without_a_config():
@@ -132,8 +135,8 @@ def test_unknown_setting_of_an_option_does_not_hide_other_errors(changes, messag
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
-    [found] = [one for _, severity, one in _lint(text) if severity == "error"]
-    assert message in found
+    [error] = [problem for _, severity, problem in _lint(text) if severity == "error"]
+    assert message in error
 
 
 @pytest.mark.parametrize(
@@ -186,8 +189,8 @@ def test_check_that_needs_an_unknown_setting_is_skipped(template):
 )
 def test_constant_of_a_wrong_type_is_an_error(old: str, new: str, message: str):
     assert old in _GOOD
-    [found] = [one for _, severity, one in _lint(_GOOD.replace(old, new)) if severity == "error"]
-    assert message in found
+    [error] = [text for _, severity, text in _lint(_GOOD.replace(old, new)) if severity == "error"]
+    assert message in error
 
 
 def test_all_unresolvable_references_are_reported():
@@ -263,7 +266,9 @@ def test_every_problem_of_one_cursor_is_reported():
           lookback_window: two days
     """
     [problems] = [
-        str(one) for one in lint_manifest(dedent(text)).problems if "incremental_sync" in one.path
+        str(problem)
+        for problem in lint_manifest(dedent(text)).problems
+        if "incremental_sync" in problem.path
     ]
     assert "%Q" in problems
     assert "PT1S" in problems
@@ -439,9 +444,11 @@ def test_summary_counts_streams_and_problems():
 
 def test_summary_counts_the_streams_of_conditional_streams():
     head, body = _NAMED.split("streams:\n")
-    others = body.replace("name: items", "name: more") + body.replace("name: items", "name: most")
+    other_streams = body.replace("name: items", "name: more") + body.replace(
+        "name: items", "name: most"
+    )
     node = "  - type: ConditionalStreams\n    condition: '{{ config.start }}'\n    streams:\n"
-    text = f"{head}streams:\n{body}{node}{indent(others, '    ')}"
+    text = f"{head}streams:\n{body}{node}{indent(other_streams, '    ')}"
     assert lint_manifest(text).summarize() == "manifest: 3 streams, no problems."
     assert "error" in lint_manifest("type: DeclarativeSource\nstreams: 1").summarize()
 
@@ -470,7 +477,9 @@ def test_schema_of_the_settings_is_checked():
     """Before, a run ended with an internal error, and lint reported nothing."""
     settings = "{type: object, properties: {n: {type: int}}}"
     spec = f"spec: {{type: Spec, connection_specification: {settings}}}\n"
-    (problem, *_) = [one for one in lint_manifest(_GOOD + spec).problems if "type" in one.message]
+    (problem, *_) = [
+        problem for problem in lint_manifest(_GOOD + spec).problems if "type" in problem.message
+    ]
     assert problem.path == "spec.connection_specification.properties.n.type"
     assert "JSON Schema has no type 'int'" in problem.message
 
@@ -483,4 +492,4 @@ def test_null_in_a_list_is_reported(option: str, item: str) -> None:
     """Before, lint ended with an AttributeError or a TypeError."""
     text = _GOOD.replace("    step: P10D\n", f"    {option}\n    step: P10D\n")
     problems = lint_manifest(text.replace("ITEM", item)).problems
-    assert any("item 0 of this list is null" in one.message for one in problems)
+    assert any("item 0 of this list is null" in problem.message for problem in problems)

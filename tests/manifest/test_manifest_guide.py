@@ -22,16 +22,16 @@ def test_guide_lists_exactly_the_supported_components() -> None:
 
 
 def test_guide_lists_the_unsupported_components() -> None:
-    words = GUIDE.partition("Of that reference, only")[2].partition("not supported")[0]
-    assert set(re.findall(r"`(\w+)`", words)) == NOT_SUPPORTED
+    sentence = GUIDE.partition("Of that reference, only")[2].partition("not supported")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == NOT_SUPPORTED
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_component_is_a_class_of_its_name_with_a_docstring(name: str) -> None:
-    made = get_component_class(name)
-    assert made is not None
-    assert made.__name__ == name
-    assert made.__doc__
+    component_class = get_component_class(name)
+    assert component_class is not None
+    assert component_class.__name__ == name
+    assert component_class.__doc__
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.parent.name)

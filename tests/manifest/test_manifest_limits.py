@@ -52,7 +52,7 @@ def test_exponentially_expanding_manifest_is_rejected(tmp_path: Path, text: str)
         _ = read_manifest(text).tree
     file = tmp_path / "manifest.yaml"
     file.write_text(text)
-    assert any("TAP_CORE_YAML_NODES" in str(one) for one in lint_manifest(file).problems)
+    assert any("TAP_CORE_YAML_NODES" in str(problem) for problem in lint_manifest(file).problems)
 
 
 @pytest.mark.parametrize("text", [make_nested_aliases(), make_nested_merges()])
@@ -247,7 +247,7 @@ def get_rendered_length(text: str) -> int:
 def test_methods_of_plain_values_cannot_exceed_the_limits():
     """SEC14: no method of a plain value creates a large string from a large number."""
     names = sorted({*dir(str), *dir(bytes), *dir(int)} - {*dir(object)})
-    for name in (one for one in names if not one.startswith("_")):
+    for name in (name for name in names if not name.startswith("_")):
         for arguments in ("10**9", "10**9, 'b'", "'', 'b' * 10**6", "10**9, 'big'"):
             for owner in ("('a' * 1000)", "('a' * 1000).encode()", "(5)"):
                 text = f"{{{{ {owner}.{name}({arguments}) | string | length }}}}"
@@ -262,8 +262,8 @@ def test_ordinary_templates_work_within_the_limits():
         " {{ none | default(17000000, true) }}"
         " {{ '12' | int(99999999) }} {{ 'abc'.replace('a', 'b') }} {{ 'ab' | center(6) }}"
     )
-    found = compile_template(text).render({"record": {"l": [1, 2]}}, {})
-    assert found == "a-00005 a1 1 256 1-2 1/2,2/2 1-2 17000000 12 bbc   ab  "
+    rendered = compile_template(text).render({"record": {"l": [1, 2]}}, {})
+    assert rendered == "a-00005 a1 1 256 1-2 1/2,2/2 1-2 17000000 12 bbc   ab  "
 
 
 @pytest.mark.parametrize(
@@ -290,22 +290,22 @@ def test_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Path):
     """SEC13: under Airbyte the other streams are read after a limit is exceeded."""
     value = "{{ 'a' * 10**9 }}"
     bomb = f'transformations: [{{type: AddFields, fields: [{{path: [a], value: "{value}"}}]}}]'
-    path = manifest(tmp_path, stream("bad", "/bad", more=bomb), stream("good", "/good"))
-    one = {"sync_mode": "full_refresh", "destination_sync_mode": "append"}
+    path = manifest(tmp_path, stream("bad", "/bad", options=bomb), stream("good", "/good"))
+    modes = {"sync_mode": "full_refresh", "destination_sync_mode": "append"}
     names = ("bad", "good")
-    configured = [{**one, "stream": {"name": name, "json_schema": {}}} for name in names]
+    configured = [{**modes, "stream": {"name": name, "json_schema": {}}} for name in names]
     (tmp_path / "catalog.json").write_text(json.dumps({"streams": configured}))
     with serving() as server:
         server.answers(page({"id": 1}))
         (tmp_path / "config.json").write_text(json.dumps({"url": server.url}))
         command = [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest", path]
         files = ["--config", tmp_path / "config.json", "--catalog", tmp_path / "catalog.json"]
-        done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+        result = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
     streams = [line["record"]["stream"] for line in lines if line["type"] == "RECORD"]
     assert streams == ["good"]
-    assert "raise TAP_CORE_TEMPLATE_LENGTH" in done.stdout
-    assert done.returncode != 0
+    assert "raise TAP_CORE_TEMPLATE_LENGTH" in result.stdout
+    assert result.returncode != 0
 
 
 def test_limits_are_set_by_environment_variables():
@@ -318,11 +318,11 @@ def test_limits_are_set_by_environment_variables():
         ("20", "raise TAP_CORE_TEMPLATE_LENGTH"),
         ("x", "a number"),
     ):
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", code],
             env={"TAP_CORE_TEMPLATE_LENGTH": value, "PYTHONPATH": ":".join(sys.path)},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert expected in done.stdout + done.stderr
+        assert expected in result.stdout + result.stderr

@@ -14,12 +14,12 @@ from tap_core.manifest.nodes import to_plain
 _TOP = "type: DeclarativeSource\nversion: 6.0.0\n"
 
 
-def _manifest(text: str):
+def _read(text: str):
     return read_manifest(_TOP + dedent(text))
 
 
 def test_every_key_has_its_line():
-    manifest = _manifest(
+    manifest = _read(
         """\
         streams:
           - type: DeclarativeStream
@@ -31,7 +31,7 @@ def test_every_key_has_its_line():
 
 
 def test_dates_stay_strings_and_other_scalars_follow_yaml():
-    manifest = _manifest("streams: []\nx: {day: 2024-01-01, yes: yes, big: 1_000, n: ~, s: '1'}\n")
+    manifest = _read("streams: []\nx: {day: 2024-01-01, yes: yes, big: 1_000, n: ~, s: '1'}\n")
     assert to_plain(manifest.get_part("x")) == {
         "day": "2024-01-01",
         "true": True,
@@ -51,7 +51,7 @@ def test_manifest_can_be_json():
 
 def test_reference_is_resolved_and_sibling_keys_override_it():
     """As in Airbyte's YAML reference: keys next to ``$ref`` take precedence."""
-    manifest = _manifest(
+    manifest = _read(
         """\
         definitions:
           limit: 50
@@ -67,7 +67,7 @@ def test_reference_is_resolved_and_sibling_keys_override_it():
 
 
 def test_key_with_slashes_has_priority_over_a_nested_path():
-    manifest = _manifest(
+    manifest = _read(
         """\
         nested: {path: steps}
         nested/path: whole
@@ -87,15 +87,15 @@ def test_key_with_slashes_has_priority_over_a_nested_path():
     ],
 )
 def test_unresolvable_or_circular_reference_is_an_error(reference, message):
-    manifest = _manifest(f'definitions: {{a: 1}}\nhere: "{reference}"\n')
-    with pytest.raises(ManifestError) as refused:
+    manifest = _read(f'definitions: {{a: 1}}\nhere: "{reference}"\n')
+    with pytest.raises(ManifestError) as exc_info:
         manifest.get_part("here")
-    assert message in str(refused.value)
+    assert message in str(exc_info.value)
 
 
 def test_references_are_resolved_lazily():
     """The spec can be read even if a stream has an invalid reference."""
-    manifest = _manifest('spec: {a: 1}\nstreams: ["#/nowhere"]\n')
+    manifest = _read('spec: {a: 1}\nstreams: ["#/nowhere"]\n')
     assert to_plain(manifest.get_part("spec")) == {"a": 1}
 
 
@@ -104,7 +104,7 @@ def test_references_are_resolved_lazily():
 
 def test_parameters_are_inherited_by_nested_components():
     """As in Airbyte's YAML reference: inner parameters and explicit values take precedence."""
-    manifest = _manifest(
+    manifest = _read(
         """\
         streams:
           - type: DeclarativeStream
@@ -127,7 +127,7 @@ def test_parameters_are_inherited_by_nested_components():
 
 
 def test_parameter_is_not_passed_into_the_option_of_its_name():
-    manifest = _manifest(
+    manifest = _read(
         """\
         streams:
           - type: DeclarativeStream
@@ -140,7 +140,7 @@ def test_parameter_is_not_passed_into_the_option_of_its_name():
 
 
 def test_json_schema_gets_no_parameters():
-    manifest = _manifest(
+    manifest = _read(
         """\
         streams:
           - $parameters: {name: a}
@@ -157,7 +157,7 @@ def test_json_schema_gets_no_parameters():
 
 
 def test_component_in_a_plain_mapping_gets_the_parameters():
-    manifest = _manifest(
+    manifest = _read(
         """\
         streams:
           - $parameters: {path: x}
@@ -166,9 +166,9 @@ def test_component_in_a_plain_mapping_gets_the_parameters():
                 request_parameters: {a: 1, deep: {type: QueryProperties}}
         """
     )
-    found = manifest.streams[0]["retriever"]["requester"]["request_parameters"]
-    assert "path" not in found
-    assert found["deep"]["path"] == "x"
+    parameters = manifest.streams[0]["retriever"]["requester"]["request_parameters"]
+    assert "path" not in parameters
+    assert parameters["deep"]["path"] == "x"
 
 
 # Invalid manifests
@@ -187,9 +187,9 @@ def test_component_in_a_plain_mapping_gets_the_parameters():
     ],
 )
 def test_invalid_manifest_is_rejected_with_its_line(text, message):
-    with pytest.raises(ManifestError) as refused:
+    with pytest.raises(ManifestError) as exc_info:
         read_manifest(text)
-    assert message in str(refused.value)
+    assert message in str(exc_info.value)
 
 
 def test_missing_manifest_file_is_named_in_the_error(tmp_path):

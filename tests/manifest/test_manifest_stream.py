@@ -10,7 +10,7 @@ import pytest
 from tap_core import metrics
 from tap_core.exceptions import FatalAPIError
 from tests.http.server import ReceivedRequest, Reply, page, serving
-from tests.manifest.running import DATE_CURSOR, asked, manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, list_paths, manifest, run, stream
 
 PAGES = """
 paginator:
@@ -29,25 +29,25 @@ partition_router:
 def test_pages_are_requested_until_one_is_incomplete(tmp_path: Path):
     with serving() as server:
         server.answers(page({"id": 1}, {"id": 2}), page({"id": 3}))
-        ran = run(manifest(tmp_path, stream("items", "/items", retriever=PAGES)), server)
-    assert asked(server) == ["/items", "/items?page=1"]
-    assert [one["id"] for one in ran.records("items")] == [1, 2, 3]
+        result = run(manifest(tmp_path, stream("items", "/items", retriever=PAGES)), server)
+    assert list_paths(server) == ["/items", "/items?page=1"]
+    assert [record["id"] for record in result.records("items")] == [1, 2, 3]
 
 
 def test_only_top_level_nulls_of_a_record_are_removed(tmp_path: Path):
     with serving() as server:
         server.answers(page({"id": 1, "a": None, "b": {"c": None}, "d": [None]}))
-        ran = run(manifest(tmp_path, stream("items", "/items")), server)
-    assert ran.records("items") == [{"id": 1, "b": {"c": None}, "d": [None]}]
+        result = run(manifest(tmp_path, stream("items", "/items")), server)
+    assert result.records("items") == [{"id": 1, "b": {"c": None}, "d": [None]}]
 
 
 def test_parameters_of_a_stream_are_available_in_its_templates(tmp_path: Path):
     body = 'request_headers: {X-Kind: "{{ parameters.kind }}"}'
-    declared = stream("items", "/{{ parameters.kind }}s", body, more="$parameters: {kind: cat}")
+    declared = stream("items", "/{{ parameters.kind }}s", body, options="$parameters: {kind: cat}")
     with serving() as server:
         server.answers(page({"id": 1}))
         run(manifest(tmp_path, declared), server)
-    assert asked(server) == ["/cats"]
+    assert list_paths(server) == ["/cats"]
     assert server.asked[0].headers["X-Kind"] == "cat"
 
 
@@ -55,7 +55,7 @@ def test_templates_read_the_partition_and_the_cursor_part_of_a_slice(tmp_path: P
     """As in airbyte-cdk; the partition comes first. Before, both parts were empty."""
     router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a]}"
     text = "{{ stream_slice.partition }}|{{ stream_slice.cursor_slice.keys() | list }}|"
-    more = f"""{DATE_CURSOR}
+    options = f"""{DATE_CURSOR}
     transformations:
       - type: AddFields
         fields:
@@ -65,10 +65,10 @@ def test_templates_read_the_partition_and_the_cursor_part_of_a_slice(tmp_path: P
     """.replace("\n    ", "\n")
     with serving() as server:
         server.answers(page({"id": 1, "at": "2024-01-09"}))
-        ran = run(
-            manifest(tmp_path, stream("items", "/items", retriever=router, more=more)), server
+        result = run(
+            manifest(tmp_path, stream("items", "/items", retriever=router, options=options)), server
         )
-    [record] = ran.records("items")
+    [record] = result.records("items")
     partition, interval = "{'kind': 'a'}", ["start_time", "end_time"]
     assert record["z"] == f"{partition}|{interval}|a|{['kind', *interval]}"
 
@@ -83,12 +83,14 @@ def test_paginator_reads_the_response_before_transformations(tmp_path: Path):
         cursor_value: "{{ response.data[-1].key }}"
         stop_condition: "{{ last_page_size == 0 }}"
     """
-    more = "transformations: [{type: RemoveFields, field_pointers: [[key]]}]"
+    options = "transformations: [{type: RemoveFields, field_pointers: [[key]]}]"
     with serving() as server:
         server.answers(page({"id": 1, "key": "k1"}), page({"id": 2, "key": "k2"}), page())
-        ran = run(manifest(tmp_path, stream("items", "/i", retriever=retriever, more=more)), server)
-    assert asked(server) == ["/i", "/i?after=k1", "/i?after=k2"]
-    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+        result = run(
+            manifest(tmp_path, stream("items", "/i", retriever=retriever, options=options)), server
+        )
+    assert list_paths(server) == ["/i", "/i?after=k1", "/i?after=k2"]
+    assert result.records("items") == [{"id": 1}, {"id": 2}]
 
 
 class TestSlices:
@@ -98,13 +100,15 @@ class TestSlices:
             return page({"id": 1}, {"id": 2}) if is_parent else page({"of": request.path})
 
         children = stream("sub", "/sub/{{ stream_partition.parent }}", retriever=CHILDREN)
-        again = stream("more", "/more/{{ stream_slice['parent'] }}", retriever=CHILDREN)
+        more_children = stream("more", "/more/{{ stream_slice['parent'] }}", retriever=CHILDREN)
         with serving() as server:
             server.answers_by(answer)
-            ran = run(manifest(tmp_path, stream("items", "/items"), children, again), server)
-        assert sorted(asked(server)) == ["/items", "/more/1", "/more/2", "/sub/1", "/sub/2"]
-        assert ran.records("sub") == [{"of": "/sub/1"}, {"of": "/sub/2"}]
-        assert ran.records("items") == [{"id": 1}, {"id": 2}]
+            result = run(
+                manifest(tmp_path, stream("items", "/items"), children, more_children), server
+            )
+        assert sorted(list_paths(server)) == ["/items", "/more/1", "/more/2", "/sub/1", "/sub/2"]
+        assert result.records("sub") == [{"of": "/sub/1"}, {"of": "/sub/2"}]
+        assert result.records("items") == [{"id": 1}, {"id": 2}]
 
     def test_several_routers_yield_all_combinations(self, tmp_path: Path):
         retriever = """
@@ -119,12 +123,12 @@ class TestSlices:
         with serving() as server:
             server.answers(page())
             run(manifest(tmp_path, declared), server)
-        assert asked(server) == ["/x?a=1", "/y?a=1", "/x?a=2", "/y?a=2"]
+        assert list_paths(server) == ["/x?a=1", "/y?a=1", "/x?a=2", "/y?a=2"]
 
     def test_slices_without_a_cursor_are_not_in_the_state(self, tmp_path: Path):
         with serving() as server:
             server.answers(page({"id": 1}))
-            ran = run(
+            result = run(
                 manifest(
                     tmp_path,
                     stream("items", "/items"),
@@ -132,7 +136,7 @@ class TestSlices:
                 ),
                 server,
             )
-        assert ran.state["bookmarks"] == {"items": {}, "sub": {}}
+        assert result.state["bookmarks"] == {"items": {}, "sub": {}}
 
     def test_grandchild_has_the_slice_of_its_parent(self, tmp_path: Path):
         grand = CHILDREN.replace("/streams/0", "/streams/1").replace("field: parent", "field: sub")
@@ -151,7 +155,7 @@ class TestSlices:
                 ),
                 server,
             )
-        assert asked(server) == ["/items", "/sub/7", "/7/7"]
+        assert list_paths(server) == ["/items", "/sub/7", "/7/7"]
 
 
 class TestErrors:
@@ -163,21 +167,21 @@ class TestErrors:
         """
         with serving() as server:
             server.answers(Reply({"data": [{"id": 1}]}, status=404))
-            ran = run(manifest(tmp_path, stream("items", "/items", body)), server)
-        assert ran.records("items") == []
+            result = run(manifest(tmp_path, stream("items", "/items", body)), server)
+        assert result.records("items") == []
         assert len(server.asked) == 1
 
     def test_temporary_failure_is_retried_by_the_error_handler(self, tmp_path: Path):
         body = "error_handler: {type: DefaultErrorHandler, max_retries: 2}"
         with serving() as server:
             server.answers(Reply(status=503), Reply(status=503), page({"id": 1}))
-            ran = run(manifest(tmp_path, stream("items", "/items", body)), server)
-        assert ran.records("items") == [{"id": 1}]
+            result = run(manifest(tmp_path, stream("items", "/items", body)), server)
+        assert result.records("items") == [{"id": 1}]
         with serving() as server:
             server.answers(Reply(status=503))
-            ran = run(manifest(tmp_path, stream("items", "/items", body)), server, fails=True)
+            result = run(manifest(tmp_path, stream("items", "/items", body)), server, fails=True)
         assert len(server.asked) == 3
-        assert "503" in str(ran.error)
+        assert "503" in str(result.error)
 
     @pytest.mark.parametrize(("status", "kind"), [(401, "config_error"), (400, "system_error")])
     def test_refused_request_is_not_retried_and_has_a_failure_type(
@@ -185,9 +189,9 @@ class TestErrors:
     ):
         with serving() as server:
             server.answers(Reply({"message": "no"}, status=status))
-            ran = run(manifest(tmp_path, stream("items", "/items")), server, fails=True)
-        assert isinstance(ran.error, FatalAPIError)
-        assert ran.error.failure_type == kind
+            result = run(manifest(tmp_path, stream("items", "/items")), server, fails=True)
+        assert isinstance(result.error, FatalAPIError)
+        assert result.error.failure_type == kind
         assert len(server.asked) == 1
 
     def test_error_message_of_a_filter_is_shown_without_secrets(self, tmp_path: Path):
@@ -207,9 +211,9 @@ class TestErrors:
         with serving() as server:
             server.answers(Reply({"code": 7, "why": "holiday s3cr3t-key"}))
             path = manifest(tmp_path, stream("items", "/items", body))
-            ran = run(path, server, config={"api_key": "s3cr3t-key"}, fails=True)
-        assert "Out of cats: holiday" in str(ran.error)
-        assert "s3cr3t-key" not in str(ran.error)
+            result = run(path, server, config={"api_key": "s3cr3t-key"}, fails=True)
+        assert "Out of cats: holiday" in str(result.error)
+        assert "s3cr3t-key" not in str(result.error)
         assert server.asked[0].query["key"] == ["s3cr3t-key"]
 
 
@@ -221,9 +225,9 @@ def test_children_in_the_parent_record_are_not_requested(tmp_path: Path):
     with serving() as server:
         server.answers(page({"id": 1, "kids": {"data": [{"id": 7}, {"id": 8}]}}))
         items = stream("items", "/items")
-        ran = run(manifest(tmp_path, items, stream("sub", "/sub", retriever=router)), server)
-    assert asked(server) == ["/items"]
-    assert ran.records("sub") == [{"id": 7}, {"id": 8}]
+        result = run(manifest(tmp_path, items, stream("sub", "/sub", retriever=router)), server)
+    assert list_paths(server) == ["/items"]
+    assert result.records("sub") == [{"id": 7}, {"id": 8}]
 
 
 def test_duplicate_slice_with_a_bookmark_is_read_once(tmp_path: Path):
@@ -235,11 +239,11 @@ def test_duplicate_slice_with_a_bookmark_is_read_once(tmp_path: Path):
       start_datetime: "2024-01-01"
       end_datetime: "2024-01-25"
     """
-    declared = stream("sub", "/sub", retriever=CHILDREN, more=cursor)
+    declared = stream("sub", "/sub", retriever=CHILDREN, options=cursor)
     with serving() as server:
         server.answers(page({"id": 1, "at": "2024-01-02"}, {"id": 1, "at": "2024-01-03"}))
         run(manifest(tmp_path, stream("items", "/items"), declared), server)
-    assert asked(server) == ["/items", "/sub"]
+    assert list_paths(server) == ["/items", "/sub"]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +265,7 @@ def test_parents_within_a_router_are_requested_once(tmp_path: Path, outer: str, 
     with serving() as server:
         server.answers(page({"id": 1}, {"id": 2}))
         run(manifest(tmp_path, items, children), server)
-    assert asked(server) == ["/items", *["/sub"] * sub]
+    assert list_paths(server) == ["/items", *["/sub"] * sub]
 
 
 def test_reset_pagination_restarts_a_limited_number_of_times(tmp_path: Path):
@@ -275,14 +279,14 @@ def test_reset_pagination_restarts_a_limited_number_of_times(tmp_path: Path):
     with serving() as server:
         pages = [page({"id": 1}, {"id": 2}), Reply(status=410)]
         server.answers(*pages, page({"id": 1}, {"id": 2}), page({"id": 3}))
-        ran = run(manifest(tmp_path, declared), server)
-    assert asked(server) == ["/i", "/i?page=1", "/i", "/i?page=1"]
-    assert [one["id"] for one in ran.records("items")] == [1, 2, 1, 2, 3]
+        result = run(manifest(tmp_path, declared), server)
+    assert list_paths(server) == ["/i", "/i?page=1", "/i", "/i?page=1"]
+    assert [record["id"] for record in result.records("items")] == [1, 2, 1, 2, 3]
     with serving() as server:
         server.answers(Reply(status=410))
-        ran = run(manifest(tmp_path, declared), server, fails=True)
-    assert asked(server) == ["/i", "/i"]
-    assert "410" in str(ran.error)
+        result = run(manifest(tmp_path, declared), server, fails=True)
+    assert list_paths(server) == ["/i", "/i"]
+    assert "410" in str(result.error)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +304,7 @@ def test_intermediate_states_have_the_start_of_the_manifest(
       start_datetime: "2024-01-05"
       datetime_format: "%Y-%m-%d"
     """
-    path = manifest(tmp_path, stream("items", "/items", more=cursor))
+    path = manifest(tmp_path, stream("items", "/items", options=cursor))
     known = {"replication_key": "at", "replication_key_value": bookmark}
     state = {"bookmarks": {"items": known}} if bookmark else None
     with serving() as server:
@@ -332,7 +336,7 @@ def test_login_has_the_error_handler_of_its_requester(tmp_path: Path):
     with serving() as server:
         server.answers(Reply({"busy": True}), Reply({"token": "t"}), page({"id": 1}))
         assert run(path, server).records("items") == [{"id": 1}]
-        assert asked(server) == ["/login", "/login", "/items"]
+        assert list_paths(server) == ["/login", "/login", "/items"]
     with serving() as server:
         server.answers(Reply(status=503), Reply({"token": "t"}), page({"id": 1}))
         assert run(path, server).records("items") == [{"id": 1}]
@@ -350,6 +354,6 @@ def test_count_of_requests_is_logged_each_minute_across_slices(
             manifest(tmp_path, stream("items", "/{{ stream_partition.n }}", retriever=router)),
             server,
         )
-    points = [one.args[0] for one in caplog.records if one.msg == "METRIC: %s"]
-    counts = [one.value for one in points if one.metric is metrics.Metric.HTTP_REQUEST_COUNT]
+    points = [record.args[0] for record in caplog.records if record.msg == "METRIC: %s"]
+    counts = [point.value for point in points if point.metric is metrics.Metric.HTTP_REQUEST_COUNT]
     assert counts == [2, 1]

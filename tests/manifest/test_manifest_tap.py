@@ -17,7 +17,7 @@ from tap_core.manifest.cli import main
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.tap import make_tap_class
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
-from tests.manifest.running import DATE_CURSOR, RunResult, asked, manifest, run, stream
+from tests.manifest.running import DATE_CURSOR, RunResult, list_paths, manifest, run, stream
 
 CURSOR = """
 incremental_sync:
@@ -38,13 +38,13 @@ GROWING = GROWING.replace("step: P10D", "").replace("cursor_granularity: P1D", "
 DAYS = [f"2024-01-{day:02}" for day in range(1, 26)]
 
 
-def dated(server: Server) -> None:
+def serve_days(server: Server) -> None:
     """Let the server return records by date."""
 
     def answer(request: ReceivedRequest) -> Reply:
         since, until = (request.query.get(name, [""])[0] for name in ("since", "until"))
-        found = [(n, day) for n, day in enumerate(DAYS) if since <= day <= until]
-        return page(*({"id": n, "at": day} for n, day in found if n % 3 == 0))
+        numbered_days = [(n, day) for n, day in enumerate(DAYS) if since <= day <= until]
+        return page(*({"id": n, "at": day} for n, day in numbered_days if n % 3 == 0))
 
     server.answers_by(answer)
 
@@ -52,62 +52,70 @@ def dated(server: Server) -> None:
 class TestWindows:
     def test_each_window_is_requested_and_updates_the_bookmark(self, tmp_path: Path):
         with serving() as server:
-            dated(server)
-            ran = run(manifest(tmp_path, stream("items", "/i", more=CURSOR)), server)
-        assert asked(server) == [
+            serve_days(server)
+            result = run(manifest(tmp_path, stream("items", "/i", options=CURSOR)), server)
+        assert list_paths(server) == [
             "/i?since=2024-01-01&until=2024-01-10",
             "/i?since=2024-01-11&until=2024-01-20",
             "/i?since=2024-01-21&until=2024-01-25",
         ]
-        kept = [state["bookmarks"]["items"].get("replication_key_value") for state in ran.states]
-        assert list(dict.fromkeys(kept)) == ["2024-01-10", "2024-01-19", "2024-01-25"]
+        bookmarks = [
+            state["bookmarks"]["items"].get("replication_key_value") for state in result.states
+        ]
+        assert list(dict.fromkeys(bookmarks)) == ["2024-01-10", "2024-01-19", "2024-01-25"]
 
     def test_sync_can_resume_from_each_of_its_states(self, tmp_path: Path):
-        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        path = manifest(tmp_path, stream("items", "/i", options=CURSOR))
         with serving() as server:
-            dated(server)
-            whole = run(path, server)
-            everything = {one["id"] for one in whole.records("items")}
-            for number, line in enumerate(whole.lines):
+            serve_days(server)
+            full = run(path, server)
+            all_ids = {record["id"] for record in full.records("items")}
+            for number, line in enumerate(full.lines):
                 if line["type"] == "STATE":
-                    before = [one for one in whole.lines[:number] if one["type"] == "RECORD"]
-                    rest = run(path, server, state=line["value"]).records("items")
-                    got = {one["record"]["id"] for one in before} | {one["id"] for one in rest}
-                    assert got == everything
+                    before = [
+                        message for message in full.lines[:number] if message["type"] == "RECORD"
+                    ]
+                    remaining = run(path, server, state=line["value"]).records("items")
+                    resumed_ids = {message["record"]["id"] for message in before} | {
+                        record["id"] for record in remaining
+                    }
+                    assert resumed_ids == all_ids
 
     def test_sync_resumes_from_a_state_of_airbyte_cdk(self, tmp_path: Path):
-        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        path = manifest(tmp_path, stream("items", "/i", options=CURSOR))
         with serving() as server:
-            dated(server)
+            serve_days(server)
             run(path, server, state={"bookmarks": {"items": {"at": "2024-01-20"}}})
-        assert asked(server) == ["/i?since=2024-01-20&until=2024-01-25"]
+        assert list_paths(server) == ["/i?since=2024-01-20&until=2024-01-25"]
 
     def test_cutoff_and_boundary_can_be_set_from_outside(self, tmp_path: Path):
-        path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+        path = manifest(tmp_path, stream("items", "/i", options=CURSOR))
         with serving() as server:
-            dated(server)
-            ran = run(path, server, changes={"cutoff": "interval_end"})
-            again = run(path, server, state=ran.state, changes={"boundary": "drop"})
-        kept = [state["bookmarks"]["items"].get("replication_key_value") for state in ran.states]
-        assert list(dict.fromkeys(kept)) == ["2024-01-10", "2024-01-20", "2024-01-25"]
-        assert again.records("items") == []
+            serve_days(server)
+            result = run(path, server, changes={"cutoff": "interval_end"})
+            second = run(path, server, state=result.state, changes={"boundary": "drop"})
+        bookmarks = [
+            state["bookmarks"]["items"].get("replication_key_value") for state in result.states
+        ]
+        assert list(dict.fromkeys(bookmarks)) == ["2024-01-10", "2024-01-20", "2024-01-25"]
+        assert second.records("items") == []
 
     def test_window_is_available_in_path_templates(self, tmp_path: Path):
         path = "/{{ stream_interval.start_time }}/{{ stream_slice['end_time'] }}"
         with serving() as server:
             server.answers(page())
-            run(manifest(tmp_path, stream("items", path, more=CURSOR)), server)
-        assert asked(server)[0] == "/2024-01-01/2024-01-10?since=2024-01-01&until=2024-01-10"
+            run(manifest(tmp_path, stream("items", path, options=CURSOR)), server)
+        assert list_paths(server)[0] == "/2024-01-01/2024-01-10?since=2024-01-01&until=2024-01-10"
 
     def test_parallel_windows_give_the_same_records_in_order(self, tmp_path: Path):
         level = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 3}"
-        declared = stream("items", "/i", more=CURSOR)
+        declared = stream("items", "/i", options=CURSOR)
         with serving() as server:
-            dated(server)
-            one = run(manifest(tmp_path, declared), server)
-            several = run(manifest(tmp_path, declared, tail=level), server)
-        assert several.records("items") == one.records("items")
-        assert several.state == one.state
+            serve_days(server)
+            single = run(manifest(tmp_path, declared), server)
+            parallel = run(manifest(tmp_path, declared, tail=level), server)
+        assert parallel.records("items") == single.records("items")
+        assert parallel.state == single.state
 
     def test_grouped_partitions_share_a_cursor(self, tmp_path: Path):
         """A new value changes the later groups; airbyte-cdk also has one state for all groups."""
@@ -119,23 +127,23 @@ class TestWindows:
             {type: ListPartitionRouter, cursor_field: kind, values: "{{ config['kinds'] }}"}
         """
         path = "/{{ stream_slice.kind | join('+') }}"
-        path = manifest(tmp_path, stream("items", path, retriever=router, more=GROWING))
+        path = manifest(tmp_path, stream("items", path, retriever=router, options=GROWING))
         with serving() as server:
-            dated(server)
-            ran = run(path, server, config={"kinds": ["a", "b", "c"]})
+            serve_days(server)
+            result = run(path, server, config={"kinds": ["a", "b", "c"]})
             run(
                 path,
                 server,
-                state=ran.state,
+                state=result.state,
                 config={"kinds": ["new", "a", "b", "c"], "end": "2024-01-25"},
             )
-        assert asked(server) == [
+        assert list_paths(server) == [
             "/a+b?since=2024-01-01&until=2024-01-20",
             "/c?since=2024-01-01&until=2024-01-20",
             "/new+a?since=2024-01-19&until=2024-01-25",
             "/b+c?since=2024-01-19&until=2024-01-25",
         ]
-        assert "partitions" not in ran.state["bookmarks"]["items"]
+        assert "partitions" not in result.state["bookmarks"]["items"]
 
     def test_last_page_size_counts_only_records_that_the_cursor_keeps(self, tmp_path: Path):
         """With ``is_client_side_incremental`` a page of old records is empty, as in airbyte-cdk."""
@@ -148,30 +156,31 @@ class TestWindows:
             cursor_value: "{{ last_record.id }}:{{ last_page_size }}"
             stop_condition: "{{ last_page_size == 0 }}"
         """
-        own = CURSOR.replace("step: P10D", "is_client_side_incremental: true")
-        own = own.replace("cursor_granularity: P1D", "")
-        path = manifest(tmp_path, stream("items", "/i", retriever=pages, more=own))
+        cursor = CURSOR.replace("step: P10D", "is_client_side_incremental: true")
+        cursor = cursor.replace("cursor_granularity: P1D", "")
+        path = manifest(tmp_path, stream("items", "/i", retriever=pages, options=cursor))
         state = {"bookmarks": {"items": {"at": "2024-01-20"}}}
         days = [["25", "20", "19"], ["18", "21"], ["03"], ["24"]]
         answers = [
-            page(*({"id": int(day), "at": f"2024-01-{day}"} for day in each)) for each in days
+            page(*({"id": int(day), "at": f"2024-01-{day}"} for day in page_days))
+            for page_days in days
         ]
         with serving() as server:
             server.answers(*answers)
-            ran = run(path, server, state=state)
-        assert [one.query.get("page") for one in server.asked] == [None, ["20:2"], ["21:1"]]
-        assert [one["id"] for one in ran.records("items")] == [25, 20, 21]
+            result = run(path, server, state=state)
+        assert [request.query.get("page") for request in server.asked] == [None, ["20:2"], ["21:1"]]
+        assert [record["id"] for record in result.records("items")] == [25, 20, 21]
 
     def test_each_slice_has_its_own_cursor(self, tmp_path: Path):
         router = """
         partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
         """
-        declared = stream("items", "/{{ stream_slice.kind }}", retriever=router, more=CURSOR)
+        declared = stream("items", "/{{ stream_slice.kind }}", retriever=router, options=CURSOR)
         with serving() as server:
-            dated(server)
-            ran = run(manifest(tmp_path, declared), server)
-            run(manifest(tmp_path, declared), server, state=ran.state)
-        assert ran.state["bookmarks"]["items"]["partitions"] == [
+            serve_days(server)
+            result = run(manifest(tmp_path, declared), server)
+            run(manifest(tmp_path, declared), server, state=result.state)
+        assert result.state["bookmarks"]["items"]["partitions"] == [
             {
                 "context": {"kind": kind},
                 "replication_key": "at",
@@ -179,34 +188,36 @@ class TestWindows:
             }
             for kind in "ab"
         ]
-        assert asked(server)[6:] == [f"/{kind}?since=2024-01-25&until=2024-01-25" for kind in "ab"]
+        assert list_paths(server)[6:] == [
+            f"/{kind}?since=2024-01-25&until=2024-01-25" for kind in "ab"
+        ]
 
 
 def test_slices_have_separate_states_if_a_parameter_names_the_cursor_field(tmp_path: Path):
     router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
-    more = CURSOR.replace("cursor_field: at", "cursor_field: \"{{ parameters['key'] }}\"", 1)
+    options = CURSOR.replace("cursor_field: at", "cursor_field: \"{{ parameters['key'] }}\"", 1)
     declared = stream(
         "items",
         "/{{ stream_partition.kind }}",
         retriever=router,
-        more=f"{more}$parameters: {{key: at}}",
+        options=f"{options}$parameters: {{key: at}}",
     )
     with serving() as server:
         server.answers_by(
-            lambda one: page({"at": "2024-01-04" if one.path == "/a" else "2024-01-22"})
+            lambda request: page({"at": "2024-01-04" if request.path == "/a" else "2024-01-22"})
         )
-        ran = run(manifest(tmp_path, declared), server)
-    kept = ran.state["bookmarks"]["items"]["partitions"]
-    assert [(one["context"]["kind"], one["replication_key_value"]) for one in kept] == [
+        result = run(manifest(tmp_path, declared), server)
+    partitions = result.state["bookmarks"]["items"]["partitions"]
+    assert [(entry["context"]["kind"], entry["replication_key_value"]) for entry in partitions] == [
         *(("a", "2024-01-04"), ("b", "2024-01-22")),
     ]
 
 
 def test_killed_sync_resumes_after_the_last_completed_window(tmp_path: Path):
-    path = manifest(tmp_path, stream("items", "/i", more=CURSOR))
+    path = manifest(tmp_path, stream("items", "/i", options=CURSOR))
     config = tmp_path / "c.json"
     with serving() as server:
-        dated(server)
+        serve_days(server)
         answer = server.reply
 
         def silent_at_last(request: ReceivedRequest) -> Reply:
@@ -215,8 +226,8 @@ def test_killed_sync_resumes_after_the_last_completed_window(tmp_path: Path):
 
         server.reply = silent_at_last
         config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
-        words = ["--manifest", str(path), "--config", str(config)]
-        command = [sys.executable, "-m", "tap_core.manifest.cli", *words]
+        arguments = ["--manifest", str(path), "--config", str(config)]
+        command = [sys.executable, "-m", "tap_core.manifest.cli", *arguments]
         lines: list[dict[str, Any]] = []
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -225,10 +236,10 @@ def test_killed_sync_resumes_after_the_last_completed_window(tmp_path: Path):
             process.kill()
         server.reply = answer
         before = RunResult(lines)
-        ran = run(path, server, state=before.state)
-    assert asked(server)[-1] == "/i?since=2024-01-19&until=2024-01-25"
-    got = {one["id"] for one in [*before.records("items"), *ran.records("items")]}
-    assert got == set(range(0, 25, 3))
+        result = run(path, server, state=before.state)
+    assert list_paths(server)[-1] == "/i?since=2024-01-19&until=2024-01-25"
+    ids = {record["id"] for record in [*before.records("items"), *result.records("items")]}
+    assert ids == set(range(0, 25, 3))
 
 
 class TestIncrementalDependency:
@@ -247,51 +258,53 @@ class TestIncrementalDependency:
 
     def declared(self, folder: Path) -> Path:
         of_parent = CURSOR.replace("step: P10D", "").replace("cursor_granularity: P1D", "")
-        sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=self.ROUTER, more=of_parent)
-        return manifest(folder, stream("items", "/i", more=of_parent), sub)
+        sub = stream(
+            "sub", "/sub/{{ stream_slice.parent }}", retriever=self.ROUTER, options=of_parent
+        )
+        return manifest(folder, stream("items", "/i", options=of_parent), sub)
 
     def test_child_without_a_cursor_stores_no_parent_position(self, tmp_path: Path):
         """As in airbyte-cdk: such a child reads all parents in each sync."""
         sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=self.ROUTER)
-        path = manifest(tmp_path, stream("items", "/i", more=DATE_CURSOR), sub)
+        path = manifest(tmp_path, stream("items", "/i", options=DATE_CURSOR), sub)
         with serving() as server:
             server.answers_by(lambda _: page({"id": 1, "at": "2024-01-09"}))
-            ran = run(path, server)
-        assert "parent_state" not in ran.state["bookmarks"]["sub"]
+            result = run(path, server)
+        assert "parent_state" not in result.state["bookmarks"]["sub"]
 
     def test_parent_position_is_stored_in_the_state_of_the_child(self, tmp_path: Path):
         path = self.declared(tmp_path)
         with serving() as server:
-            dated(server)
-            ran = run(path, server)
+            serve_days(server)
+            result = run(path, server)
             first = len(server.asked)
-            only = {"bookmarks": {"sub": ran.state["bookmarks"]["sub"]}}
-            run(path, server, state=only)
-        parents = ran.state["bookmarks"]["sub"]["parent_state"]
+            state = {"bookmarks": {"sub": result.state["bookmarks"]["sub"]}}
+            run(path, server, state=state)
+        parents = result.state["bookmarks"]["sub"]["parent_state"]
         assert parents["items"]["replication_key_value"] == "2024-01-25"
-        again = asked(server)[first:]
-        assert again == ["/i?since=2024-01-01&until=2024-01-25"]  # the parent stream's own sync
+        requests = list_paths(server)[first:]
+        assert requests == ["/i?since=2024-01-01&until=2024-01-25"]  # the parent stream's own sync
 
     def test_all_parents_are_read_with_several_routers(self, tmp_path: Path):
         """As in airbyte-cdk, which stores no parent position in this case."""
-        others = "- {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
+        other_router = "- {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
         head, router = dedent(self.ROUTER).strip().split("\n", 1)
-        several = f"{head}\n- {indent(dedent(router), '  ').strip()}\n{others}\n"
-        sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=several, more=GROWING)
-        path = manifest(tmp_path, stream("items", "/i", more=GROWING), sub)
+        several = f"{head}\n- {indent(dedent(router), '  ').strip()}\n{other_router}\n"
+        sub = stream("sub", "/sub/{{ stream_slice.parent }}", retriever=several, options=GROWING)
+        path = manifest(tmp_path, stream("items", "/i", options=GROWING), sub)
         with serving() as server:
-            dated(server)
-            ran = run(path, server)
-            first = asked(server)
+            serve_days(server)
+            result = run(path, server)
+            first_requests = list_paths(server)
             server.asked.clear()
             known = {
-                **ran.state["bookmarks"]["sub"],
+                **result.state["bookmarks"]["sub"],
                 "parent_state": {"items": {"at": "2024-01-20"}},
             }
             run(path, server, state={"bookmarks": {"sub": known}}, config={"end": "2024-01-25"})
-        assert "parent_state" not in ran.state["bookmarks"]["sub"]
-        again = {one.partition("?")[0] for one in asked(server)}
-        assert again > {one.partition("?")[0] for one in first}
+        assert "parent_state" not in result.state["bookmarks"]["sub"]
+        paths = {request.partition("?")[0] for request in list_paths(server)}
+        assert paths > {request.partition("?")[0] for request in first_requests}
 
     def test_parent_position_of_an_airbyte_cdk_state_is_used(self, tmp_path: Path):
         path = self.declared(tmp_path)
@@ -303,10 +316,14 @@ class TestIncrementalDependency:
             "parent_state": {"items": {"at": "2024-01-20"}},
         }
         with serving() as server:
-            dated(server)
+            serve_days(server)
             run(path, server, state={"bookmarks": {"sub": stored}})
-        assert "/i?since=2024-01-20&until=2024-01-25" in asked(server)
-        slices = {one.partition("?")[0] for one in asked(server) if one.startswith("/sub")}
+        assert "/i?since=2024-01-20&until=2024-01-25" in list_paths(server)
+        slices = {
+            request.partition("?")[0]
+            for request in list_paths(server)
+            if request.startswith("/sub")
+        }
         assert slices == {"/sub/21", "/sub/24"}
 
     def test_position_of_the_parents_of_parents_is_stored(self, tmp_path: Path):
@@ -314,49 +331,55 @@ class TestIncrementalDependency:
         outer = inner.replace("streams/0", "streams/1").replace("field: parent", "field: child")
         path = manifest(
             tmp_path,
-            stream("items", "/i", more=GROWING),
-            stream("sub", "/s", retriever=inner, more=GROWING),
-            stream("last", "/l", retriever=outer, more=GROWING),
+            stream("items", "/i", options=GROWING),
+            stream("sub", "/s", retriever=inner, options=GROWING),
+            stream("last", "/l", retriever=outer, options=GROWING),
         )
         with serving() as server:
             server.answers_by(lambda _: page({"id": 1, "at": "2024-01-18"}))
-            ran = run(path, server)
+            result = run(path, server)
             server.asked.clear()
-            run(path, server, state={"bookmarks": {"last": ran.state["bookmarks"]["last"]}})
-        parents = ran.state["bookmarks"]["last"]["parent_state"]["sub"]["parent_state"]
+            run(path, server, state={"bookmarks": {"last": result.state["bookmarks"]["last"]}})
+        parents = result.state["bookmarks"]["last"]["parent_state"]["sub"]["parent_state"]
         assert parents["items"]["replication_key_value"] == "2024-01-18"
-        assert "/i?since=2024-01-18&until=2024-01-20" in asked(server)
+        assert "/i?since=2024-01-18&until=2024-01-20" in list_paths(server)
 
     def test_parents_resume_from_the_cursor_that_airbyte_cdk_stored_for_all_slices(
         self, tmp_path: Path
     ):
         kinds = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
-        items = stream("items", "/{{ stream_slice.kind }}", retriever=kinds, more=GROWING)
-        sub = stream("sub", "/sub", retriever=self.ROUTER, more=GROWING)
+        items = stream("items", "/{{ stream_slice.kind }}", retriever=kinds, options=GROWING)
+        sub = stream("sub", "/sub", retriever=self.ROUTER, options=GROWING)
         of_parent = {"use_global_cursor": True, "state": {"at": "2024-01-16"}}
         stored = {"use_global_cursor": False, "states": [], "parent_state": {"items": of_parent}}
         with serving() as server:
             server.answers_by(lambda _: page({"id": 1, "at": "2024-01-18"}))
-            ran = run(manifest(tmp_path, items, sub), server, state={"bookmarks": {"sub": stored}})
-        begins = [one.query["since"] for one in server.asked if one.path in {"/a", "/b"}]
+            result = run(
+                manifest(tmp_path, items, sub), server, state={"bookmarks": {"sub": stored}}
+            )
+        begins = [
+            request.query["since"] for request in server.asked if request.path in {"/a", "/b"}
+        ]
         assert ["2024-01-16"] in begins
-        position = ran.state["bookmarks"]["sub"]["parent_state"]["items"]
-        assert {one["replication_key_value"] for one in position["partitions"]} == {"2024-01-18"}
+        position = result.state["bookmarks"]["sub"]["parent_state"]["items"]
+        assert {entry["replication_key_value"] for entry in position["partitions"]} == {
+            "2024-01-18"
+        }
         assert "lookback_window" not in position
 
     def test_parents_after_the_end_of_the_window_do_not_move_the_position(self, tmp_path: Path):
         """A feed drops such parents until a later sync reads them all."""
         feed = GROWING + "  is_data_feed: true\n"
-        sub = stream("sub", "/{{ stream_slice.parent }}", retriever=self.ROUTER, more=GROWING)
-        path = manifest(tmp_path, stream("items", "/i", more=feed), sub)
+        sub = stream("sub", "/{{ stream_slice.parent }}", retriever=self.ROUTER, options=GROWING)
+        path = manifest(tmp_path, stream("items", "/i", options=feed), sub)
         parents = [{"id": day, "at": f"2024-01-{day}"} for day in (24, 22, 18)]
         with serving() as server:
-            server.answers_by(lambda one: page(*(parents if one.path == "/i" else ())))
-            ran = run(path, server)
-            run(path, server, state=ran.state, config={"end": "2024-01-25"})
-        position = ran.state["bookmarks"]["sub"]["parent_state"]["items"]
+            server.answers_by(lambda request: page(*(parents if request.path == "/i" else ())))
+            result = run(path, server)
+            run(path, server, state=result.state, config={"end": "2024-01-25"})
+        position = result.state["bookmarks"]["sub"]["parent_state"]["items"]
         assert position["replication_key_value"] == "2024-01-18"
-        assert {one.path for one in server.asked} == {"/i", "/24", "/22", "/18"}
+        assert {request.path for request in server.asked} == {"/i", "/24", "/22", "/18"}
 
     def test_parent_with_a_date_in_the_future_does_not_move_the_position_past_the_window(
         self, tmp_path: Path
@@ -364,8 +387,8 @@ class TestIncrementalDependency:
         path = self.declared(tmp_path)
         with serving() as server:
             server.answers_by(lambda _: page({"id": 1, "at": "2099-01-01"}))
-            ran = run(path, server)
-        position = ran.state["bookmarks"]["sub"]["parent_state"]["items"]
+            result = run(path, server)
+        position = result.state["bookmarks"]["sub"]["parent_state"]["items"]
         assert position["replication_key_value"] == "2024-01-25"
 
     def test_each_slice_of_a_parent_with_one_cursor_for_all_slices_is_read_from_its_position(
@@ -373,14 +396,16 @@ class TestIncrementalDependency:
     ):
         kinds = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
         shared = GROWING + "  global_substream_cursor: true\n"
-        items = stream("items", "/{{ stream_slice.kind }}", retriever=kinds, more=shared)
-        sub = stream("sub", "/sub", retriever=self.ROUTER, more=GROWING)
+        items = stream("items", "/{{ stream_slice.kind }}", retriever=kinds, options=shared)
+        sub = stream("sub", "/sub", retriever=self.ROUTER, options=GROWING)
         with serving() as server:
-            server.answers_by(lambda one: page({"id": 1, "at": "2024-01-18"}))
-            ran = run(manifest(tmp_path, items, sub), server)
-        begins = [one.query["since"] for one in server.asked if one.path in {"/a", "/b"}]
+            server.answers_by(lambda request: page({"id": 1, "at": "2024-01-18"}))
+            result = run(manifest(tmp_path, items, sub), server)
+        begins = [
+            request.query["since"] for request in server.asked if request.path in {"/a", "/b"}
+        ]
         assert begins == [["2024-01-01"]] * len(begins)
-        position = ran.state["bookmarks"]["sub"]["parent_state"]["items"]
+        position = result.state["bookmarks"]["sub"]["parent_state"]["items"]
         assert position["replication_key_value"] == "2024-01-18"
 
 
@@ -411,9 +436,9 @@ class TestTapClass:
     def test_tap_is_named_after_the_file_or_folder(self, tmp_path: Path):
         folder = tmp_path / "source-cats"
         folder.mkdir()
-        made = manifest(folder, stream("items", "/i"))
-        assert make_tap_class(made).name == "tap-cats"
-        assert make_tap_class(made.rename(folder / "big_dogs.yaml")).name == "tap-big-dogs"
+        path = manifest(folder, stream("items", "/i"))
+        assert make_tap_class(path).name == "tap-cats"
+        assert make_tap_class(path.rename(folder / "big_dogs.yaml")).name == "tap-big-dogs"
 
     def test_config_schema_comes_from_the_manifest(self, tmp_path: Path):
         kind = make_tap_class(manifest(tmp_path, stream("items", "/i")))
@@ -431,14 +456,14 @@ class TestTapClass:
         with serving() as server:
             server.answers(page())
             run(path, server)
-        assert asked(server) == ["/i/cats"]
+        assert list_paths(server) == ["/i/cats"]
 
     def test_connection_check_reads_the_named_streams(self, tmp_path: Path):
         path = manifest(tmp_path, stream("items", "/i"), stream("other", "/o"))
         with serving() as server:
             server.answers(page({"id": 1}))
             make_tap_class(path)(config={"url": server.url}).check_connection()
-        assert asked(server) == ["/i"]
+        assert list_paths(server) == ["/i"]
 
     def test_connection_check_without_names_makes_no_request(self, tmp_path: Path, caplog: Any):
         """As in airbyte-cdk. Before, it read every stream."""
@@ -472,7 +497,7 @@ class TestTapClass:
             tap = make_tap_class(path)(config={"url": server.url, "end": "all"})
             tap.check_connection()
             tap.sync_all()
-        assert asked(server) == ["/%7B%7B%201%20%7D%7D", "/all"]
+        assert list_paths(server) == ["/%7B%7B%201%20%7D%7D", "/all"]
 
     def test_settings_of_the_connection_check_are_never_stored(self, tmp_path: Path):
         login = """
@@ -489,18 +514,20 @@ class TestTapClass:
             make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_connection()
 
     def test_discovery_works_without_settings(self, tmp_path: Path):
-        tap = make_tap_class(manifest(tmp_path, stream("items", "/i", more=CURSOR)))
-        found = tap(config={}, validate_config=False).catalog_dict["streams"]
-        assert [(one["stream"], one["replication_key"]) for one in found] == [("items", "at")]
+        tap = make_tap_class(manifest(tmp_path, stream("items", "/i", options=CURSOR)))
+        streams = tap(config={}, validate_config=False).catalog_dict["streams"]
+        assert [(entry["stream"], entry["replication_key"]) for entry in streams] == [
+            ("items", "at")
+        ]
 
     def test_dynamic_schema_is_discovered(self, tmp_path: Path):
         """The response cache is set up before any schema is loaded."""
         path = manifest_with_dynamic_schema(tmp_path, stream("items", "/i"))
         with serving() as server:
             server.answers(page({"name": "a"}))
-            found = make_tap_class(path)(config={"url": server.url}).catalog_dict["streams"]
-        assert list(found[0]["schema"]["properties"]) == ["a"]
-        assert asked(server) == ["/fields"]
+            streams = make_tap_class(path)(config={"url": server.url}).catalog_dict["streams"]
+        assert list(streams[0]["schema"]["properties"]) == ["a"]
+        assert list_paths(server) == ["/fields"]
 
     def test_schema_of_a_stream_outside_of_the_catalog_is_not_requested(self, tmp_path: Path):
         path = manifest_with_dynamic_schema(tmp_path, stream("other", "/o"), stream("items", "/i"))
@@ -508,9 +535,11 @@ class TestTapClass:
         with serving() as server:
             server.answers(page({"name": "a"}), page({"id": 1}))
             catalog = tap_class(config={"url": server.url}).catalog_dict
-            catalog["streams"] = [one for one in catalog["streams"] if one["stream"] == "other"]
+            catalog["streams"] = [
+                stream for stream in catalog["streams"] if stream["stream"] == "other"
+            ]
             tap_class(config={"url": server.url}, catalog=catalog).sync_all()
-        assert asked(server) == ["/fields", "/o"]
+        assert list_paths(server) == ["/fields", "/o"]
 
 
 START, END = '"2024-01-01"', '"2024-01-25"'
@@ -526,49 +555,49 @@ class TestDatesFromSettings:
 
     @pytest.mark.every_nth_case(2)
     @pytest.mark.parametrize(
-        ("replaced", "given", "named"),
+        ("replaced", "date", "named"),
         [
             (START, f'"{FROM}"', "The start_datetime is not a date-time: .*the setting 'from'"),
             (END, f'"{FROM}"', "The end_datetime is not a date-time: .*the setting 'from'"),
             (START, LATER_OF_TWO, "The start_datetime is .*the settings 'floor' and 'from'"),
         ],
     )
-    @pytest.mark.parametrize("word", ["discover", "--discover"])
+    @pytest.mark.parametrize("command", ["discover", "--discover"])
     def test_invalid_date_names_stream_and_setting(
         self,
         tmp_path: Path,
-        word: str,
+        command: str,
         replaced: str,
-        given: str,
+        date: str,
         named: str,
     ):
-        declared = stream("items", "/i", more=CURSOR.replace(replaced, given))
+        declared = stream("items", "/i", options=CURSOR.replace(replaced, date))
         path = manifest(tmp_path, stream("other", "/o"), declared)
         config = {"url": "http://127.0.0.1:9", "floor": "2024-01-01"}
         for start, code in [("01/02/2024", 1), ("2024-01-02", 0)]:
             file = tmp_path / "config.json"
             file.write_text(json.dumps({**config, "from": start}), encoding="utf-8")
             arguments = ["--manifest", str(path), "--config", str(file)]
-            words = [word, *arguments] if word == "discover" else [*arguments, word]
-            done = subprocess.run(
-                [sys.executable, "-m", "tap_core.manifest.cli", *words],
+            command_line = [command, *arguments] if command == "discover" else [*arguments, command]
+            result = subprocess.run(
+                [sys.executable, "-m", "tap_core.manifest.cli", *command_line],
                 capture_output=True,
                 text=True,
                 check=False,
             )
-            assert done.returncode == code
-            assert ('"streams"' in done.stdout) != bool(code)
-            refused = re.search(f"Stream 'items': {named}", done.stdout + done.stderr)
-            assert bool(refused) == bool(code)
+            assert result.returncode == code
+            assert ('"streams"' in result.stdout) != bool(code)
+            match = re.search(f"Stream 'items': {named}", result.stdout + result.stderr)
+            assert bool(match) == bool(code)
 
     def test_missing_date_setting_is_named(self, tmp_path: Path):
-        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
+        declared = stream("items", "/i", options=CURSOR.replace(START, f'"{FROM}"'))
         tap = make_tap_class(manifest(tmp_path, declared))(config={"url": "http://127.0.0.1:9"})
         with pytest.raises(ConfigurationError, match=r"Stream 'items': .*the setting 'from'"):
             tap.check_streams()
 
     def test_error_of_another_component_names_no_setting(self, tmp_path: Path):
-        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"')).replace(
+        declared = stream("items", "/i", options=CURSOR.replace(START, f'"{FROM}"')).replace(
             "{type: DpathExtractor, field_path: [data]}",
             "{type: CustomRecordExtractor, class_name: source_declarative_manifest.components.X}",
         )
@@ -579,9 +608,9 @@ class TestDatesFromSettings:
         assert "'from'" not in str(raised.value)
 
     def test_error_of_the_end_names_its_setting(self, tmp_path: Path):
-        given = "\"{{ (config['until'] ~ '').year.real }}\""
+        date = "\"{{ (config['until'] ~ '').year.real }}\""
         declared = stream(
-            "items", "/i", more=CURSOR.replace(START, f'"{FROM}"').replace(END, given)
+            "items", "/i", options=CURSOR.replace(START, f'"{FROM}"').replace(END, date)
         )
         config = {"url": "http://127.0.0.1:9", "from": "2024-01-02", "until": "2024-01-03"}
         with pytest.raises(ConfigurationError, match=r"end_datetime.*setting 'until'") as raised:
@@ -589,27 +618,27 @@ class TestDatesFromSettings:
         assert "'from'" not in str(raised.value)
 
     def test_wrong_name_of_a_component_is_not_blamed_on_the_setting(self, tmp_path: Path):
-        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
+        declared = stream("items", "/i", options=CURSOR.replace(START, f'"{FROM}"'))
         path = manifest(tmp_path, declared)
         path.write_text(path.read_text().replace("DeclarativeStream", "DeclarativeStrem"))
         with pytest.raises(ManifestError, match=r"Did you mean 'DeclarativeStream'[?]$"):
             make_tap_class(path)(config={"url": "http://127.0.0.1:9"}).check_streams()
 
     def test_secret_used_as_a_date_is_not_shown(self, tmp_path: Path):
-        given = "\"{{ config['api_key'] }}\""
-        declared = stream("items", "/i", more=CURSOR.replace(START, given))
+        date = "\"{{ config['api_key'] }}\""
+        declared = stream("items", "/i", options=CURSOR.replace(START, date))
         config = {"url": "http://127.0.0.1:9", "api_key": "sesame-open"}
         with pytest.raises(ConfigurationError, match="'api_key'") as raised:
             make_tap_class(manifest(tmp_path, declared))(config=config).check_streams()
         assert "sesame" not in str(raised.value)
 
     def test_invalid_start_date_does_not_affect_other_streams(self, tmp_path: Path):
-        declared = stream("items", "/i", more=CURSOR.replace(START, f'"{FROM}"'))
+        declared = stream("items", "/i", options=CURSOR.replace(START, f'"{FROM}"'))
         path = manifest(tmp_path, declared, stream("other", "/o"))
         with serving() as server:
             server.answers(page({"id": 1}))
             tap = make_tap_class(path)(config={"url": server.url, "from": "soon"})
-            assert [one["id"] for one in tap.streams["other"].get_records(None)] == [1]
+            assert [record["id"] for record in tap.streams["other"].get_records(None)] == [1]
 
 
 class TestCommand:
@@ -632,9 +661,9 @@ class TestCommand:
             "from tap_core.manifest.cli import main\n"
             f"sys.exit(main(['--manifest', {str(path)!r}, '--discover']))"
         )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-        assert done.returncode == 1
-        assert b"tap-core-sdk[manifest]" in done.stderr
+        result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+        assert result.returncode == 1
+        assert b"tap-core-sdk[manifest]" in result.stderr
 
     def test_invalid_option_value_is_rejected(self, capsys: pytest.CaptureFixture[str]):
         assert main(["--manifest", "m.yaml", "--cutoff", "later"]) == 2
@@ -646,10 +675,10 @@ class TestCommand:
         assert capsys.readouterr().out == f"{good}: 1 stream, no problems.\n"
         bad = manifest(tmp_path, stream("items", "/{{ confg.x }}"))
         assert main(["lint", str(bad)]) == 1
-        shown = capsys.readouterr().out
-        assert f"{bad}:" in shown
-        assert "confg" in shown
-        assert shown.endswith(f"\n{bad}: 1 stream, 1 error.\n")
+        output = capsys.readouterr().out
+        assert f"{bad}:" in output
+        assert "confg" in output
+        assert output.endswith(f"\n{bad}: 1 stream, 1 error.\n")
 
     def test_lint_accepts_the_manifest_like_other_commands(
         self,
@@ -664,9 +693,11 @@ class TestCommand:
         monkeypatch.setenv("TAP_MANIFEST_FILE", path)
         assert main(["lint"]) == 1
         assert main(["lint", "--manifest", "there-is-none.yaml"]) == 1
-        shown = capsys.readouterr().out.splitlines()
-        assert [line for line in shown if line.startswith(path)][1] == f"{path}: 1 stream, 1 error."
-        assert shown[-1] == "there-is-none.yaml: 1 error."
+        output = capsys.readouterr().out.splitlines()
+        assert [line for line in output if line.startswith(path)][
+            1
+        ] == f"{path}: 1 stream, 1 error."
+        assert output[-1] == "there-is-none.yaml: 1 error."
 
     def test_lint_of_a_missing_file_names_no_line(self, capsys: pytest.CaptureFixture[str]):
         assert main(["lint", "there-is-none.yaml"]) == 1
@@ -679,17 +710,17 @@ class TestCommand:
             server.answers(Reply({"error": "bad key"}, 401))
             config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
             command = [sys.executable, "-m", "tap_core.manifest.cli"]
-            done = subprocess.run(
+            result = subprocess.run(
                 [*command, "--manifest", str(path), "--config", str(config)],
                 capture_output=True,
                 text=True,
                 check=False,
             )
-        assert done.returncode == 1
-        [error] = [line for line in done.stderr.splitlines() if "| ERROR " in line]
+        assert result.returncode == 1
+        [error] = [line for line in result.stderr.splitlines() if "| ERROR " in line]
         assert "The source refuses the credentials: check those in the config" in error
         assert "[stream 'items', GET " in error
-        assert "Traceback" not in done.stderr
+        assert "Traceback" not in result.stderr
 
     def test_installed_program_runs_its_manifest(self, tmp_path: Path):
         path = manifest(tmp_path, stream("items", "/i"))
@@ -697,10 +728,10 @@ class TestCommand:
         program.symlink_to(victim)  # the link is replaced, its target is not written
         assert main(["install", str(program), "--manifest", str(path)]) == 0
         assert not victim.exists()
-        done = subprocess.run(
+        result = subprocess.run(
             [str(program), "spec"], capture_output=True, check=True, cwd=Path.cwd()
         )
-        message: dict[str, Any] = json.loads(done.stdout)
+        message: dict[str, Any] = json.loads(result.stdout)
         settings = message["spec"]["connectionSpecification"]["properties"]
         assert settings["api_key"]["airbyte_secret"] is True
 
@@ -719,13 +750,13 @@ class TestCommand:
             server.answers(page({"id": 1}))
             config = tmp_path / "c.json"
             config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
-            done = subprocess.run(
+            result = subprocess.run(
                 [sys.executable, "-m", "tap_core.manifest.cli", "--config", str(config)],
                 capture_output=True,
                 check=True,
                 env={"TAP_MANIFEST_FILE": str(path), "PATH": ""},
             )
-        kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+        kinds = [json.loads(line)["type"] for line in result.stdout.splitlines()]
         assert kinds == ["SCHEMA", "RECORD", "STATE"]
 
 
@@ -751,29 +782,31 @@ class TestFailingStream:
         ]
         catalog.write_text(json.dumps({"streams": streams}), encoding="utf-8")
         config.write_text(json.dumps({"url": server.url}), encoding="utf-8")
-        words = ["read", "--manifest", path, "--config", config, "--catalog", catalog]
-        done = subprocess.run(
-            [sys.executable, "-m", "tap_core.manifest.cli", *map(str, words)],
+        arguments = ["read", "--manifest", path, "--config", config, "--catalog", catalog]
+        result = subprocess.run(
+            [sys.executable, "-m", "tap_core.manifest.cli", *map(str, arguments)],
             capture_output=True,
             check=False,
         )
-        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+        return result.returncode, [json.loads(line) for line in result.stdout.splitlines()]
 
     def test_other_streams_are_read_under_airbyte(self, tmp_path: Path):
         """As in airbyte-cdk; the exit code reports the failure."""
         with serving() as server:
             self.refusing(server)
             code, messages = self.read(tmp_path, server, "a", "other")
-        traces = [one["trace"] for one in messages if one["type"] == "TRACE"]
+        traces = [message["trace"] for message in messages if message["type"] == "TRACE"]
         ends = {
-            one["stream_status"]["stream_descriptor"]["name"]: one["stream_status"]["status"]
-            for one in traces
-            if one["type"] == "STREAM_STATUS"
+            trace["stream_status"]["stream_descriptor"]["name"]: trace["stream_status"]["status"]
+            for trace in traces
+            if trace["type"] == "STREAM_STATUS"
         }
         assert code == 1
         assert ends == {"a": "INCOMPLETE", "other": "COMPLETE"}
-        assert [one["record"]["stream"] for one in messages if one["type"] == "RECORD"] == ["other"]
-        [error] = [one["error"] for one in traces if one["type"] == "ERROR"]
+        assert [
+            message["record"]["stream"] for message in messages if message["type"] == "RECORD"
+        ] == ["other"]
+        [error] = [trace["error"] for trace in traces if trace["type"] == "ERROR"]
         assert error["failure_type"] == "config_error"
 
     def test_error_of_each_stream_names_it_under_airbyte(self, tmp_path: Path):
@@ -788,8 +821,10 @@ class TestFailingStream:
                 )
             )
             _, messages = self.read(tmp_path, server, "a", "b", "other")
-        errors = [one["trace"]["error"] for one in messages if "error" in one.get("trace", {})]
-        assert [(one["stream_descriptor"], one["failure_type"]) for one in errors] == [
+        errors = [
+            message["trace"]["error"] for message in messages if "error" in message.get("trace", {})
+        ]
+        assert [(error["stream_descriptor"], error["failure_type"]) for error in errors] == [
             ({"name": "a"}, "config_error"),
             ({"name": "b"}, "system_error"),
         ]
@@ -799,6 +834,6 @@ class TestFailingStream:
         path = manifest(tmp_path, stream("items", "/a"), stream("other", "/b"))
         with serving() as server:
             self.refusing(server)
-            ran = run(path, server, fails=True)
-        assert asked(server) == ["/a"]
-        assert ran.state["currently_syncing"] == "items"
+            result = run(path, server, fails=True)
+        assert list_paths(server) == ["/a"]
+        assert result.state["currently_syncing"] == "items"

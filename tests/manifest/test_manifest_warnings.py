@@ -43,8 +43,8 @@ def sync_and_get_log(
     kind = make_tap_class(path, changes)
     catalog = json.loads(json.dumps(kind(config={"url": server.url}).catalog_dict))
     for entry in catalog["streams"]:
-        for one in entry["metadata"]:
-            one["metadata"]["selected"] = entry["stream"] == selected
+        for metadata in entry["metadata"]:
+            metadata["metadata"]["selected"] = entry["stream"] == selected
     kind(config={"url": server.url}, catalog=catalog).sync_all()
     return caplog.text
 
@@ -61,7 +61,9 @@ def _warnings_are_logged(caplog: pytest.LogCaptureFixture) -> Any:
 def test_warning_is_logged_only_for_selected_streams(
     tmp_path: Path, changes: Any, caplog: Any
 ) -> None:
-    path = manifest(tmp_path, stream("one", "/one", more=FEED), stream("two", "/two", more=FEED))
+    path = manifest(
+        tmp_path, stream("one", "/one", options=FEED), stream("two", "/two", options=FEED)
+    )
     with serving() as server:
         text = sync_and_get_log(path, server, "two", changes, caplog)
     assert text.count("belongs to a feed") == text.count("WARNING") == 1
@@ -71,7 +73,7 @@ def test_warning_is_logged_only_for_selected_streams(
 
 def test_warning_is_logged_for_a_parent_of_a_selected_stream(tmp_path: Path, caplog: Any) -> None:
     children = stream("two", "/two", retriever=ROUTER)
-    path = manifest(tmp_path, stream("one", "/one", more=FEED), children)
+    path = manifest(tmp_path, stream("one", "/one", options=FEED), children)
     with serving() as server:
         text = sync_and_get_log(path, server, "two", {}, caplog)
     assert text.count("belongs to a feed") == 1
@@ -79,6 +81,6 @@ def test_warning_is_logged_for_a_parent_of_a_selected_stream(tmp_path: Path, cap
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 def test_discovery_logs_no_warning(tmp_path: Path, changes: Any, caplog: Any) -> None:
-    path = manifest(tmp_path, stream("one", "/one", more=FEED))
+    path = manifest(tmp_path, stream("one", "/one", options=FEED))
     assert make_tap_class(path, changes)(config={"url": "http://x"}).catalog_dict["streams"]
     assert caplog.text == ""

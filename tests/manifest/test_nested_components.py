@@ -10,7 +10,7 @@ import pytest
 
 from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
 from tests.http.server import ReceivedRequest, Reply, page, serving
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.running import list_paths, manifest, run, stream
 from tests.manifest.test_custom_components import CDK, MIGRATED, PLACE
 
 REQUESTER = f"""
@@ -66,9 +66,9 @@ def test_custom_requester_can_contain_a_schema_loader(tmp_path: Path, loader: st
     )
     with serving() as server:
         server.answers(page({"id": 1}))
-        ran = run(manifest(tmp_path, declared), server)
-    assert ran.records("items") == [{"id": 1}]
-    assert asked(server) == ["/items?fields=id,at"]
+        result = run(manifest(tmp_path, declared), server)
+    assert result.records("items") == [{"id": 1}]
+    assert list_paths(server) == ["/items?fields=id,at"]
 
 
 def test_each_child_stream_has_its_own_custom_components_of_the_parent(tmp_path: Path):
@@ -92,22 +92,24 @@ def test_each_child_stream_has_its_own_custom_components_of_the_parent(tmp_path:
 
     def answer(request: ReceivedRequest) -> Reply:
         ids = [1, 2, 1] if request.path == "/parents" else [int(request.path[-1])]
-        return page(*({"id": one} for one in ids))
+        return page(*({"id": number} for number in ids))
 
     with serving() as server:
         server.answers_by(answer)
-        ran = run(manifest(tmp_path, parent, *children), server)
+        result = run(manifest(tmp_path, parent, *children), server)
     for name in ("parents", "first", "second"):
-        assert [one["id"] for one in ran.records(name)] == [1, 2]
-    assert asked(server).count("/parents") == 1  # its response is cached
+        assert [record["id"] for record in result.records(name)] == [1, 2]
+    assert list_paths(server).count("/parents") == 1  # its response is cached
 
 
 def test_type_transformer_converts_a_value_before_the_values_inside_it():
     """As airbyte-cdk: the function gets a list before its items are converted to their type."""
-    both = TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization
-    transformer = TypeTransformer(both)
+    config = TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization
+    transformer = TypeTransformer(config)
     transformer.registerCustomTransform(
-        lambda value, _: [json.dumps(one) for one in value] if isinstance(value, list) else value
+        lambda value, _: (
+            [json.dumps(element) for element in value] if isinstance(value, list) else value
+        )
     )
     record = {"list": [{"key": "k"}], "object": {"n": "4"}}
     schema = {
@@ -137,11 +139,11 @@ def test_state_migration_for_an_older_format_ignores_the_own_state_of_slices(tmp
     """,
     )
     router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
-    more = MIGRATED.replace("NAME", "Old")
-    path = manifest(tmp_path, stream("items", "/items", retriever=router, more=more))
+    options = MIGRATED.replace("NAME", "Old")
+    path = manifest(tmp_path, stream("items", "/items", retriever=router, options=options))
     with serving() as server:
         server.answers(page({"id": 1, "at": "2024-02-03"}))
         first = run(path, server)
         server.asked.clear()
         run(path, server, state=first.state)
-    assert asked(server) == ["/items?since=2024-02-03"] * 2
+    assert list_paths(server) == ["/items?since=2024-02-03"] * 2

@@ -15,7 +15,7 @@ from tap_core.http.origins import UntrustedHostError
 from tap_core.http.response_limits import ResponseTooLargeError, ResponseTooSlowError
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
-from tests.manifest.reports import reports
+from tests.manifest.reports import report_stream
 from tests.manifest.running import RunResult, manifest, run, stream
 
 KEY = "key-AAA-1234-and-long-enough-to-sign-with"
@@ -68,35 +68,35 @@ paginator:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
+    with serving() as running_server:
+        yield running_server
 
 
 @pytest.fixture
 def other() -> Iterator[Server]:
-    with serving() as found:
-        found.answers(page({"id": 2}))
-        yield found
+    with serving() as other_server:
+        other_server.answers(page({"id": 2}))
+        yield other_server
 
 
-def synced(folder: Path, server: Server, *streams: str, **config: Any) -> RunResult:
+def sync(folder: Path, server: Server, *streams: str, **config: Any) -> RunResult:
     settings = {"api_key": KEY, **config}
     return run(manifest(folder, *streams), server, config=settings, fails=True)
 
 
-def failure(ran: RunResult) -> str:
-    assert ran.error is not None
-    return f"{ran.error!r} {ran.error.__cause__!r} {ran.error.__context__!r}"
+def describe_error(result: RunResult) -> str:
+    assert result.error is not None
+    return f"{result.error!r} {result.error.__cause__!r} {result.error.__context__!r}"
 
 
-def answering(server: Server, replies: dict[str, Any]) -> None:
+def serve(server: Server, replies: dict[str, Any]) -> None:
     """Let the server send these replies by path, and a token at the token endpoint."""
 
-    def answer(asked: ReceivedRequest) -> Reply:
-        if asked.path == "/token":
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.path == "/token":
             return Reply({"access_token": "tok-777-AAA", "expires_in": 3600})
-        found = replies[asked.path]
-        return found if isinstance(found, Reply) else Reply(found)
+        reply = replies[request.path]
+        return reply if isinstance(reply, Reply) else Reply(reply)
 
     server.answers_by(answer)
 
@@ -105,14 +105,14 @@ def answering(server: Server, replies: dict[str, Any]) -> None:
 def test_next_link_to_another_origin_gets_no_credentials(tmp_path, server, other, kind):
     """SEC8: a link to another origin gets no credential of any authenticator."""
     for url in (other.url, other.url.replace("127.0.0.1", "localhost")):
-        answering(server, {"/items": {"data": [{"id": 1}], "next": f"{url}/page2"}})
-        ran = synced(
+        serve(server, {"/items": {"data": [{"id": 1}], "next": f"{url}/page2"}})
+        result = sync(
             tmp_path, server, stream("items", "items", AUTHENTICATORS[kind], retriever=LINKS)
         )
-        assert f"to {url}, and the credentials" in failure(ran)
-        assert "`allowed_hosts` of the requester of the stream 'items'" in failure(ran)
-        assert KEY not in failure(ran)
-        assert ran.records("items") == [{"id": 1}]
+        assert f"to {url}, and the credentials" in describe_error(result)
+        assert "`allowed_hosts` of the requester of the stream 'items'" in describe_error(result)
+        assert KEY not in describe_error(result)
+        assert result.records("items") == [{"id": 1}]
         assert other.asked == []
 
 
@@ -121,24 +121,24 @@ def test_next_link_to_another_origin_gets_no_credentials(tmp_path, server, other
 def test_redirect_to_another_origin_gets_no_credentials(tmp_path, server, other, kind, status):
     """SEC8: a redirect to another origin gets no credentials."""
     redirect = Reply(b"", status=status, headers={"Location": f"{other.url}/elsewhere"})
-    answering(server, {"/items": redirect})
-    ran = synced(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
-    assert f"redirects to {other.url}" in failure(ran)
+    serve(server, {"/items": redirect})
+    result = sync(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
+    assert f"redirects to {other.url}" in describe_error(result)
     assert other.asked == []
 
 
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
 def test_next_link_of_the_same_origin_is_followed(tmp_path, server, kind):
-    answering(
+    serve(
         server,
         {
             "/items": {"data": [{"id": 1}], "next": f"{server.url}/page2"},
             "/page2": {"data": [{"id": 2}]},
         },
     )
-    ran = synced(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind], retriever=LINKS))
-    assert ran.error is None
-    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+    result = sync(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind], retriever=LINKS))
+    assert result.error is None
+    assert result.records("items") == [{"id": 1}, {"id": 2}]
 
 
 @pytest.mark.parametrize(
@@ -146,19 +146,19 @@ def test_next_link_of_the_same_origin_is_followed(tmp_path, server, kind):
     ["allowed_hosts: [\"{{ config['other'] }}\"]", '$parameters: {allowed_hosts: ["HOST"]}'],
 )
 def test_next_link_to_an_allowed_host_gets_credentials(tmp_path, server, other, allowing):
-    answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
+    serve(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
     host = other.url.removeprefix("http://")
     body = f"{AUTHENTICATORS['bearer']}\n{allowing.replace('HOST', host)}"
     items = stream("items", "items", body, retriever=LINKS)
-    ran = synced(tmp_path, server, items, other=host)
-    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+    result = sync(tmp_path, server, items, other=host)
+    assert result.records("items") == [{"id": 1}, {"id": 2}]
     assert other.asked[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
 def test_next_link_without_credentials_is_followed(tmp_path, server, other):
-    answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
-    ran = synced(tmp_path, server, stream("items", "items", retriever=LINKS))
-    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+    serve(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
+    result = sync(tmp_path, server, stream("items", "items", retriever=LINKS))
+    assert result.records("items") == [{"id": 1}, {"id": 2}]
 
 
 @pytest.mark.parametrize(
@@ -173,27 +173,27 @@ def test_next_links_of_headers_and_records_are_checked(tmp_path, server, other, 
         {"data": [{"id": 1, "next": f"{other.url}/2"}]},
         headers={"Link": f'<{other.url}/2>; rel="next"'},
     )
-    answering(server, {"/items": reply})
+    serve(server, {"/items": reply})
     links = LINKS.replace('cursor_value: "{{ response.next }}"', strategy)
-    ran = synced(
+    result = sync(
         tmp_path, server, stream("items", "items", AUTHENTICATORS["bearer"], retriever=links)
     )
-    assert other.url in failure(ran)
+    assert other.url in describe_error(result)
     assert other.asked == []
 
 
-@pytest.mark.parametrize("place", ["path", "url_base", "url"])
-def test_next_page_token_in_the_url_is_checked(tmp_path, server, other, place):
+@pytest.mark.parametrize("option", ["path", "url_base", "url"])
+def test_next_page_token_in_the_url_is_checked(tmp_path, server, other, option):
     """A manifest may use the next link in a template of its URL."""
-    answering(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
+    serve(server, {"/items": {"data": [{"id": 1}], "next": f"{other.url}/page2"}})
     links = LINKS.replace("  page_token_option: {type: RequestPath}\n", "")
     token = "{{ next_page_token.next_page_token if next_page_token else config.url ~ '/items' }}"
     items = stream("items", "", AUTHENTICATORS["header"], retriever=links)
-    items = items.replace('path: ""', f'{place}: "{token}"')
-    if place != "path":
+    items = items.replace('path: ""', f'{option}: "{token}"')
+    if option != "path":
         items = items.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
-    ran = synced(tmp_path, server, items)
-    assert other.url in failure(ran)
+    result = sync(tmp_path, server, items)
+    assert other.url in describe_error(result)
     assert other.asked == []
 
 
@@ -202,8 +202,8 @@ def test_next_page_token_in_the_url_is_checked(tmp_path, server, other, place):
 PARENTS = stream("parents", "parents", AUTHENTICATORS["bearer"])
 
 
-def children(address: str, body: str) -> str:
-    made = stream(
+def child_stream(address: str, body: str) -> str:
+    declared = stream(
         "children",
         "",
         body,
@@ -214,8 +214,8 @@ partition_router:
     - {type: ParentStreamConfig, stream: "#/streams/0", parent_key: link, partition_field: link}
 """,
     )
-    made = made.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
-    return made.replace('path: ""', address)
+    declared = declared.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
+    return declared.replace('path: ""', address)
 
 
 ADDRESSES = {
@@ -226,14 +226,14 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("place", sorted(ADDRESSES))
+@pytest.mark.parametrize("option", sorted(ADDRESSES))
 def test_url_from_a_parent_record_gets_credentials_only_on_declared_hosts(
-    tmp_path, server, other, place
+    tmp_path, server, other, option
 ):
     """The URL of a child comes from a parent's record."""
-    child = children(ADDRESSES[place], AUTHENTICATORS["bearer"])
+    child = child_stream(ADDRESSES[option], AUTHENTICATORS["bearer"])
     at_home = f"{server.url}/child"
-    answering(
+    serve(
         server,
         {
             "/parents": {"data": [{"link": at_home}, {"link": f"{other.url}/child"}]},
@@ -242,17 +242,17 @@ def test_url_from_a_parent_record_gets_credentials_only_on_declared_hosts(
             "": {"data": [{"id": 5}]},
         },
     )
-    ran = synced(tmp_path, server, PARENTS, child)
-    assert other.url in failure(ran)
-    assert ran.records("children") == [{"id": 5}]
+    result = sync(tmp_path, server, PARENTS, child)
+    assert other.url in describe_error(result)
+    assert result.records("children") == [{"id": 5}]
     assert other.asked == []
 
 
 def test_url_from_a_parent_record_without_credentials_is_requested(tmp_path, server, other):
-    child = children(ADDRESSES["url"], "")
-    answering(server, {"/parents": {"data": [{"link": f"{other.url}/child"}]}})
-    ran = synced(tmp_path, server, PARENTS, child)
-    assert ran.records("children") == [{"id": 2}]
+    child = child_stream(ADDRESSES["url"], "")
+    serve(server, {"/parents": {"data": [{"link": f"{other.url}/child"}]}})
+    result = sync(tmp_path, server, PARENTS, child)
+    assert result.records("children") == [{"id": 2}]
     assert "Authorization" not in other.asked[0].headers
 
 
@@ -263,26 +263,26 @@ partition_router:
   cursor_field: base
   values: ["{{ config['url'] }}", "{{ config['other'] }}"]
 """
-    made = stream("items", "items", AUTHENTICATORS["bearer"], retriever=router)
-    made = made.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
-    made = made.replace(
+    declared = stream("items", "items", AUTHENTICATORS["bearer"], retriever=router)
+    declared = declared.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
+    declared = declared.replace(
         'path: "items"', 'url_base: "{{ stream_partition.base }}"\n        path: items'
     )
-    made = made.replace(
+    declared = declared.replace(
         "values: [\"{{ config['url'] }}\", \"{{ config['other'] }}\"]",
         f'values: ["{server.url}", "{other.url}"]',
     )
-    answering(server, {"/items": {"data": [{"id": 1}]}})
-    ran = synced(tmp_path, server, made)
-    assert ran.error is None
-    assert sorted(one["id"] for one in ran.records("items")) == [1, 2]
+    serve(server, {"/items": {"data": [{"id": 1}]}})
+    result = sync(tmp_path, server, declared)
+    assert result.error is None
+    assert sorted(record["id"] for record in result.records("items")) == [1, 2]
 
 
 # Jobs
 
 
-def job(server: Server, **created: str) -> None:
-    answering(
+def serve_job(server: Server, **created: str) -> None:
+    serve(
         server,
         {
             "/jobs": {"id": "1", "status": "queued", **created},
@@ -292,7 +292,7 @@ def job(server: Server, **created: str) -> None:
     )
 
 
-def targets(authenticator: str = "") -> str:
+def job_requesters(authenticator: str = "") -> str:
     return f"""
 polling_requester:
   type: HttpRequester
@@ -306,16 +306,16 @@ download_requester:
 """
 
 
-def describe_jobs(authenticator: str = "") -> str:
-    made = reports(body=AUTHENTICATORS["bearer"], retriever="EXTRA")
-    head, _, tail = made.partition("      polling_requester:")
+def job_stream(authenticator: str = "") -> str:
+    declared = report_stream(body=AUTHENTICATORS["bearer"], retriever="EXTRA")
+    head, _, tail = declared.partition("      polling_requester:")
     _, _, tail = tail.partition("      abort_requester:")
-    body = "".join(f"      {line}\n" for line in targets(authenticator).strip().splitlines())
+    body = "".join(f"      {line}\n" for line in job_requesters(authenticator).strip().splitlines())
     return head + body + "      abort_requester:" + tail.replace("      EXTRA\n", "")
 
 
 @pytest.mark.parametrize(
-    ("poll", "file", "authenticator", "refused"),
+    ("poll", "file", "authenticator", "is_refused"),
     [
         ("home", "other", "", False),
         ("home", "home", AUTHENTICATORS["bearer"], False),
@@ -325,21 +325,21 @@ def describe_jobs(authenticator: str = "") -> str:
     ],
 )
 def test_job_urls_get_credentials_only_on_allowed_hosts(
-    tmp_path, server, other, poll, file, authenticator, refused
+    tmp_path, server, other, poll, file, authenticator, is_refused
 ):
     """SEC8: addresses of an asynchronous job on another host get no credentials."""
-    places = {"home": server.url, "other": other.url}
+    urls = {"home": server.url, "other": other.url}
     other.answers(Reply([{"id": 9}]))
-    job(server, poll=f"{places[poll]}/jobs/1", file=f"{places[file]}/files/1")
+    serve_job(server, poll=f"{urls[poll]}/jobs/1", file=f"{urls[file]}/files/1")
     host = other.url.removeprefix("http://")
-    ran = synced(tmp_path, server, describe_jobs(authenticator.replace("HOST", host)))
-    if refused:
-        assert other.url in failure(ran)
+    result = sync(tmp_path, server, job_stream(authenticator.replace("HOST", host)))
+    if is_refused:
+        assert other.url in describe_error(result)
         assert other.asked == []
         return
-    assert ran.error is None, failure(ran)
-    assert ran.records("items") == [{"id": 9 if file == "other" else 1}]
-    signed = ["Authorization" in one.headers for one in other.asked]
+    assert result.error is None, describe_error(result)
+    assert result.records("items") == [{"id": 9 if file == "other" else 1}]
+    signed = ["Authorization" in request.headers for request in other.asked]
     assert signed == ([bool(authenticator)] if file == "other" else [])
 
 
@@ -351,12 +351,12 @@ def test_job_urls_get_credentials_only_on_allowed_hosts(
 @pytest.mark.parametrize("at_home", [True, False])
 def test_token_requests_follow_no_redirect(tmp_path, server, other, kind, status, at_home):
     """SEC9: a request for a token follows no redirect."""
-    place = f"{server.url if at_home else other.url}/moved"
-    server.answers(Reply(b"", status=status, headers={"Location": place}))
-    ran = synced(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
-    assert f"redirects to {server.url if at_home else other.url}" in failure(ran)
-    assert "follows no redirect" in failure(ran)
-    assert KEY not in failure(ran)
+    location = f"{server.url if at_home else other.url}/moved"
+    server.answers(Reply(b"", status=status, headers={"Location": location}))
+    result = sync(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
+    assert f"redirects to {server.url if at_home else other.url}" in describe_error(result)
+    assert "follows no redirect" in describe_error(result)
+    assert KEY not in describe_error(result)
     assert len(server.asked) == 1
     assert other.asked == []
 
@@ -365,14 +365,14 @@ def test_token_requests_follow_no_redirect(tmp_path, server, other, kind, status
 
 
 @pytest.mark.parametrize(
-    ("kind", "place", "path"),
+    ("kind", "field_path", "path"),
     [
         ("bearer", "retriever, requester, url_base", ""),
         ("oauth", "retriever, requester, authenticator, token_refresh_endpoint", "/token"),
     ],
 )
 def test_resolver_response_cannot_choose_the_host_of_credentials(
-    tmp_path, server, other, kind, place, path
+    tmp_path, server, other, kind, field_path, path
 ):
     """SEC8: dynamic streams of an API get credentials only on the hosts of the template."""
     text = manifest(tmp_path, "  []\n").read_text()
@@ -408,21 +408,21 @@ dynamic_streams:
           field_path: [name]
           value: "{{{{ components_values.id }}}}"
         - type: ComponentMappingDefinition
-          field_path: [{place}]
+          field_path: [{field_path}]
           value: "{{{{ components_values.base }}}}"
 """
     )
     bases = {"a_good": f"{server.url}{path}", "z_bad": f"{other.url}{path}"}
-    found = [{"id": name, "base": base} for name, base in bases.items()]
-    answering(server, {"/tables": {"data": found}, "/items": {"data": [{"id": 1}]}})
+    tables = [{"id": name, "base": base} for name, base in bases.items()]
+    serve(server, {"/tables": {"data": tables}, "/items": {"data": [{"id": 1}]}})
     file = tmp_path / "manifest.yaml"
     if kind == "oauth":  # a token endpoint is checked when streams are found
         with pytest.raises(ManifestError, match=f"to {re.escape(other.url)}, which"):
             run(file, server, config={"api_key": KEY}, fails=True)
     else:
-        ran = run(file, server, config={"api_key": KEY}, fails=True)
-        assert other.url in failure(ran)
-        assert ran.records("a_good") == [{"id": 1}]
+        result = run(file, server, config={"api_key": KEY}, fails=True)
+        assert other.url in describe_error(result)
+        assert result.records("a_good") == [{"id": 1}]
     assert other.asked == []
 
 
@@ -446,25 +446,25 @@ class Mine(HttpRequester):
 
 def test_custom_requester_sends_credentials_only_to_its_origin(tmp_path, server, other):
     (tmp_path / "components.py").write_text(CODE)
-    mine = stream(
+    declared = stream(
         "items",
         "",
         f"class_name: source_declarative_manifest.components.Mine\n{AUTHENTICATORS['bearer']}",
         retriever=LINKS.replace("  page_token_option: {type: RequestPath}\n", ""),
     )
-    mine = mine.replace('$ref: "#/definitions/requester"', "type: CustomRequester").replace(
+    declared = declared.replace('$ref: "#/definitions/requester"', "type: CustomRequester").replace(
         'path: ""', ""
     )
-    answering(
+    serve(
         server,
         {
             "/items": {"data": [{"id": 1}], "next": f"{server.url}/2"},
             "/2": {"data": [{"id": 2}], "next": f"{other.url}/3"},
         },
     )
-    ran = synced(tmp_path, server, mine)
-    assert other.url in failure(ran)
-    assert ran.records("items") == [{"id": 1}, {"id": 2}]
+    result = sync(tmp_path, server, declared)
+    assert other.url in describe_error(result)
+    assert result.records("items") == [{"id": 1}, {"id": 2}]
     assert other.asked == []
 
 
@@ -473,16 +473,16 @@ def test_custom_requester_sends_credentials_only_to_its_origin(tmp_path, server,
 
 def test_response_size_limit_of_a_requester_ends_its_stream(tmp_path, server):
     """The other streams are read."""
-    answering(
+    serve(
         server,
         {"/big": {"data": [{"id": 1}], "x": "x" * 2_000}, "/items": {"data": [{"id": 2}]}},
     )
     big = stream("big", "big", "max_response_bytes: 1000")
-    ran = synced(tmp_path, server, stream("an_item", "items"), big)
-    assert "larger than 1,000 bytes" in failure(ran)
-    assert ran.records("an_item") == [{"id": 2}]
+    result = sync(tmp_path, server, stream("an_item", "items"), big)
+    assert "larger than 1,000 bytes" in describe_error(result)
+    assert result.records("an_item") == [{"id": 2}]
     enough = stream("big", "big", "max_response_bytes: 3000\nmax_response_seconds: 5")
-    assert synced(tmp_path, server, enough).error is None
+    assert sync(tmp_path, server, enough).error is None
 
 
 def test_origin_and_limit_errors_are_stream_errors():

@@ -13,11 +13,11 @@ from tap_core.manifest.cdk_compat.custom_code_import import load_class
 from tap_core.manifest.components.custom import CustomBackoffStrategy
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import page, serving
-from tests.manifest.pieces import answer
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.pieces import make_response
+from tests.manifest.running import list_paths, manifest, run, stream
 
 
-def package(folder: Path, **files: str) -> Path:
+def write_package(folder: Path, **files: str) -> Path:
     for name, text in files.items():
         (folder / f"{name}.py").write_text(dedent(text), encoding="utf-8")
     return folder
@@ -54,23 +54,25 @@ INIT = """
 
 def test_class_exported_by_the_package_is_loaded(tmp_path: Path):
     """The module with the source class, which only airbyte-cdk runs, must be importable."""
-    package(tmp_path, __init__=INIT, source=SOURCE, waits=WAITS)
-    found = load_class("source_x.Waits", tmp_path)
-    assert found.__module__.endswith(".waits")
-    assert found().backoff_time(None, 1) == 7
-    assert load_class("source_x.waits.Waits", tmp_path) is found
+    write_package(tmp_path, __init__=INIT, source=SOURCE, waits=WAITS)
+    loaded = load_class("source_x.Waits", tmp_path)
+    assert loaded.__module__.endswith(".waits")
+    assert loaded().backoff_time(None, 1) == 7
+    assert load_class("source_x.waits.Waits", tmp_path) is loaded
 
 
 def test_class_that_is_not_exported_is_loaded_from_components(tmp_path: Path):
     """Manifest-only connectors use this form."""
-    package(tmp_path, __init__="", components="class Only:\n    pass\n")
+    write_package(tmp_path, __init__="", components="class Only:\n    pass\n")
     assert load_class("source_x.Only", tmp_path).__name__ == "Only"
 
 
 def test_package_init_is_run_once_and_only_for_its_exports(tmp_path: Path):
     init = "from pathlib import Path\nwith Path(__file__).with_name('n').open('a') as file:\n"
     init += "    file.write('x')\nfrom .waits import Waits\nLONG = 7\n"
-    package(tmp_path, __init__=init, waits=WAITS.replace("from source_x import LONG", "LONG = 1"))
+    write_package(
+        tmp_path, __init__=init, waits=WAITS.replace("from source_x import LONG", "LONG = 1")
+    )
     load_class("source_x.waits.Waits", tmp_path)
     assert not (tmp_path / "n").exists()
     load_class("source_x.Waits", tmp_path)
@@ -82,11 +84,11 @@ def test_package_init_is_run_once_and_only_for_its_exports(tmp_path: Path):
     importlib.util.find_spec("requests_cache") is not None, reason="requests_cache is installed"
 )
 def test_response_type_of_requests_cache_can_be_imported(tmp_path: Path):
-    package(
+    write_package(
         tmp_path, labels="from requests_cache import Response\n\nclass Labels:\n    of = Response\n"
     )
     assert vars(load_class("source_x.labels.Labels", tmp_path))["of"] is requests.Response
-    package(tmp_path, more="from requests_cache import CachedSession\n")
+    write_package(tmp_path, more="from requests_cache import CachedSession\n")
     with pytest.raises(ManifestError, match=r"more\.py, line 1: .*CachedSession"):
         load_class("source_x.more.More", tmp_path)
 
@@ -101,13 +103,13 @@ def test_pkgutil_get_data_reads_files_of_the_package(tmp_path: Path):
             none = get_data("source_x", "other.txt")
             others = get_data("tap_core", "py.typed")
     """
-    package(tmp_path, x=text)
+    write_package(tmp_path, x=text)
     (tmp_path / "inner").mkdir()
     (tmp_path / "data.txt").write_text("a")
     (tmp_path / "inner" / "n.txt").write_text("b")
-    found = vars(load_class("source_x.x.X", tmp_path))
-    assert found["of"] == (b"a", b"b")
-    assert (found["none"], found["others"]) == (None, b"")
+    attributes = vars(load_class("source_x.x.X", tmp_path))
+    assert attributes["of"] == (b"a", b"b")
+    assert (attributes["none"], attributes["others"]) == (None, b"")
 
 
 def test_custom_requester_has_the_name_of_its_stream(tmp_path: Path):
@@ -118,13 +120,13 @@ def test_custom_requester_has_the_name_of_its_stream(tmp_path: Path):
             def get_request_params(self, **kwargs):
                 return {"of": self.name}
     """
-    package(tmp_path, components=text)
-    own = "type: CustomRequester\nclass_name: components.Named\nhttp_method: GET"
+    write_package(tmp_path, components=text)
+    requester = "type: CustomRequester\nclass_name: components.Named\nhttp_method: GET"
     with serving() as server:
         server.answers(page({"id": 1}))
-        streams = [stream(name, "/i", own) for name in ("items", "others")]
+        streams = [stream(name, "/i", requester) for name in ("items", "others")]
         run(manifest(tmp_path, *streams), server)
-        assert asked(server) == ["/i?of=items", "/i?of=others"]
+        assert list_paths(server) == ["/i?of=items", "/i?of=others"]
 
 
 def test_page_size_without_an_option_is_not_requested_from_the_strategy(tmp_path: Path):
@@ -138,7 +140,7 @@ def test_page_size_without_an_option_is_not_requested_from_the_strategy(tmp_path
             def next_page_token(self, response, last_page_size, last_record, last_page_token_value):
                 return None if last_page_token_value else self.page_size
     """
-    package(tmp_path, components=text)
+    write_package(tmp_path, components=text)
     pages = """
     paginator:
       type: DefaultPaginator
@@ -149,7 +151,7 @@ def test_page_size_without_an_option_is_not_requested_from_the_strategy(tmp_path
     with serving() as server:
         server.answers(page({"id": 1}), page({"id": 2}))
         run(manifest(tmp_path, stream("items", "/items", retriever=pages)), server)
-        assert asked(server) == ["/items", "/items?page=3"]
+        assert list_paths(server) == ["/items", "/items?page=3"]
 
 
 OLD = """
@@ -168,9 +170,9 @@ OLD = """
 
 
 def test_old_backoff_method_of_a_strategy_is_called(tmp_path: Path):
-    package(tmp_path, waits=OLD, none=OLD.replace("def backoff", "def other"))
+    write_package(tmp_path, waits=OLD, none=OLD.replace("def backoff", "def other"))
     waits = CustomBackoffStrategy(class_name="source_x.waits.Waits", folder=tmp_path)
-    assert waits.compute_wait(answer(429), 1, {}) == 30
+    assert waits.compute_wait(make_response(429), 1, {}) == 30
     assert waits.compute_wait(None, 1, {}) is None
     with pytest.raises(ManifestError, match=r"Waits must override backoff_time\(\)"):
         CustomBackoffStrategy(class_name="source_x.none.Waits", folder=tmp_path)
@@ -180,7 +182,7 @@ def test_unsupported_name_is_accepted_only_in_annotations(tmp_path: Path):
     text = (
         "from airbyte_cdk.sources.streams.http import MAP\n\nclass X:\n    of: MAP | None = None\n"
     )
-    package(tmp_path, hint=text, use=text + "    more = MAP | {1: 2}\n")
+    write_package(tmp_path, hint=text, use=text + "    more = MAP | {1: 2}\n")
     assert load_class("source_x.hint.X", tmp_path).__name__ == "X"
     with pytest.raises(
         ManifestError, match=r"use\.py, line 5: 'MAP' of airbyte_cdk.* is not supported"
@@ -189,19 +191,19 @@ def test_unsupported_name_is_accepted_only_in_annotations(tmp_path: Path):
 
 
 def test_error_in_the_package_init_names_its_line(tmp_path: Path):
-    package(tmp_path, __init__="LONG = 7\nimport not_there_at_all\n")
+    write_package(tmp_path, __init__="LONG = 7\nimport not_there_at_all\n")
     with pytest.raises(
         ManifestError, match=r"__init__\.py, line 2: the package 'not_there_at_all'"
     ):
         load_class("source_x.Waits", tmp_path)
-    package(tmp_path, __init__="LONG = 7\n")
+    write_package(tmp_path, __init__="LONG = 7\n")
     with pytest.raises(ManifestError, match=r"no such Python file"):
         load_class("source_x.Waits", tmp_path)
 
 
 def test_module_of_the_package_can_be_imported_by_its_full_name(tmp_path: Path):
     """``import source_x.model`` binds the package, ``import source_x.model as m`` the file."""
-    package(
+    write_package(
         tmp_path,
         model="KIND = 'daily'\n",
         whole="import source_x.model\n\nclass Whole:\n    kind = source_x.model.KIND\n",
@@ -212,7 +214,7 @@ def test_module_of_the_package_can_be_imported_by_its_full_name(tmp_path: Path):
 
 
 def test_components_module_can_be_imported_by_its_short_name(tmp_path: Path):
-    package(
+    write_package(
         tmp_path,
         components="KIND = 'daily'\n",
         other="import components\n\nclass Other:\n    kind = components.KIND\n",
@@ -239,8 +241,8 @@ def test_custom_schema_loader_may_set_its_own_file(tmp_path: Path):
                     "./schemas/{{ parameters['name'] }}.json", parameters=self.parameters
                 )
     """
-    package(tmp_path, components=loader)
+    write_package(tmp_path, components=loader)
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "reports.json").write_text('{"properties": {"day": {}}}')
-    made = load_class("source_x.components.Own", tmp_path)(config={}, parameters={})
-    assert made.get_json_schema() == {"properties": {"day": {}}}
+    schema_loader = load_class("source_x.components.Own", tmp_path)(config={}, parameters={})
+    assert schema_loader.get_json_schema() == {"properties": {"day": {}}}

@@ -15,8 +15,8 @@ from tap_core.manifest.components.page_size_reduction import PageSizeReduction, 
 from tap_core.manifest.components.retrievers import SimpleRetriever
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import ReceivedRequest, Reply, page, serving
-from tests.manifest.pieces import made
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.pieces import build
+from tests.manifest.running import list_paths, manifest, run, stream
 
 ERROR = SyncError("status 502")
 
@@ -57,7 +57,7 @@ def test_consecutive_reductions_are_limited_and_reported():
 )
 def test_invalid_page_size_reduction_is_rejected(option: str, message: str):
     with pytest.raises(ManifestError, match=message):
-        made(f"{{type: PageSizeReduction, {option}}}", PageSizeReduction)
+        build(f"{{type: PageSizeReduction, {option}}}", PageSizeReduction)
 
 
 FILTER = "{type: HttpResponseFilter, http_codes: [502], action: REDUCE_PAGE_SIZE}"
@@ -71,7 +71,7 @@ def retriever(
     *,
     options: str = f"page_size_option: {SIZE}",
     handler: str = f"{{type: DefaultErrorHandler, response_filters: [{FILTER}]}}",
-    more: str = f"page_size_reduction: {SMALLER}",
+    reduction: str = f"page_size_reduction: {SMALLER}",
     requester: str = "",
 ) -> str:
     return (
@@ -80,7 +80,7 @@ def retriever(
         f"record_selector: {{type: RecordSelector, extractor: {{type: DpathExtractor,"
         f" field_path: []}}}}\n"
         f"paginator: {{type: DefaultPaginator, {options}, pagination_strategy: {strategy}}}\n"
-        f"{more}\n"
+        f"{reduction}\n"
     )
 
 
@@ -91,12 +91,12 @@ PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (retriever(more=""), "the retriever needs a `page_size_reduction`"),
+        (retriever(reduction=""), "the retriever needs a `page_size_reduction`"),
         (
             retriever(
                 handler="{type: CompositeErrorHandler, error_handlers: [{type:"
                 f" DefaultErrorHandler, response_filters: [{FILTER}]}}]}}",
-                more="",
+                reduction="",
             ),
             "the retriever needs a `page_size_reduction`",
         ),
@@ -118,7 +118,7 @@ PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
 )
 def test_reduction_without_a_reducible_paginator_is_rejected(text: str, message: str):
     with pytest.raises(ManifestError, match=message):
-        made(text, SimpleRetriever)
+        build(text, SimpleRetriever)
 
 
 def test_stop_conditions_independent_of_the_page_size_are_accepted(
@@ -126,9 +126,9 @@ def test_stop_conditions_independent_of_the_page_size_are_accepted(
 ):
     for condition in ("last_page_size == 0", "last_page_size < page_size", "not response"):
         strategy = CURSOR.replace("}", f', stop_condition: "{{{{ {condition} }}}}"}}')
-        assert made(retriever(strategy), SimpleRetriever).page_size_reduction
+        assert build(retriever(strategy), SimpleRetriever).page_size_reduction
     with warnings.catch_warnings():
-        made(retriever(handler=WITHOUT), SimpleRetriever)
+        build(retriever(handler=WITHOUT), SimpleRetriever)
     assert "No response filter has the action REDUCE_PAGE_SIZE" in caplog.text
 
 
@@ -140,7 +140,7 @@ def test_wait_ends_with_the_sync_and_is_short_in_a_connection_test(
     monkeypatch.setattr(
         "tap_core.manifest.stream.poll_sleep", lambda _run, seconds: waits.append(seconds)
     )
-    more = f"""\
+    pages = f"""\
     paginator:
       type: DefaultPaginator
       page_size_option: {SIZE}
@@ -151,7 +151,7 @@ def test_wait_ends_with_the_sync_and_is_short_in_a_connection_test(
     body = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
     with serving() as server, mode():
         server.answers(Reply(status=502), Reply(status=502), page({"id": 1}))
-        run(manifest(tmp_path, stream("items", "/i", body, retriever=more)), server)
+        run(manifest(tmp_path, stream("items", "/i", body, retriever=pages)), server)
     assert waits == expected
 
 
@@ -177,7 +177,7 @@ class Unsized(Sized):
 
 def test_custom_strategy_receives_the_reduced_page_size(tmp_path: Path):
     (tmp_path / "components.py").write_text(OWN, encoding="utf-8")
-    more = f"""\
+    pages = f"""\
     paginator:
       type: DefaultPaginator
       page_size_option: {SIZE}
@@ -187,21 +187,21 @@ def test_custom_strategy_receives_the_reduced_page_size(tmp_path: Path):
     """
     body = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
 
-    def answer(one: ReceivedRequest) -> Reply:
-        size = int(one.query["size"][0])
+    def answer(request: ReceivedRequest) -> Reply:
+        size = int(request.query["size"][0])
         if size > 2:
             return Reply(status=502)
-        return page({"id": 1}, {"id": 2}) if "at" not in one.query else page({"id": 3})
+        return page({"id": 1}, {"id": 2}) if "at" not in request.query else page({"id": 3})
 
     with serving() as server:
         server.answers_by(answer)
-        ran = run(manifest(tmp_path, stream("items", "/i", body, retriever=more)), server)
-        assert asked(server) == ["/i?size=8", "/i?size=4", "/i?size=2", "/i?at=more&size=2"]
-    assert [one["id"] for one in ran.records("items")] == [1, 2, 3]
+        result = run(manifest(tmp_path, stream("items", "/i", body, retriever=pages)), server)
+        assert list_paths(server) == ["/i?size=8", "/i?size=4", "/i?size=2", "/i?at=more&size=2"]
+    assert [record["id"] for record in result.records("items")] == [1, 2, 3]
     with serving() as server:
         server.answers_by(answer)
         path = manifest(
-            tmp_path, stream("items", "/i", body, retriever=more.replace("Sized", "Unsized"))
+            tmp_path, stream("items", "/i", body, retriever=pages.replace("Sized", "Unsized"))
         )
-        ran = run(path, server, fails=True)
-    assert "page_size_override" in str(ran.error)
+        result = run(path, server, fails=True)
+    assert "page_size_override" in str(result.error)

@@ -11,17 +11,19 @@ from tap_core.http.request import HTTPRequest
 from tap_core.manifest.components.paginators import DefaultPaginator, NoPagination
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interfaces import Page
-from tests.manifest.pieces import answer, made
+from tests.manifest.pieces import build, make_response
 
 
-def page(size: int = 0, *, kept: int | None = None, last: Any = None, body: Any = None, **headers):
+def page(
+    size: int = 0, *, kept_size: int | None = None, last: Any = None, body: Any = None, **headers
+):
     document = {} if body is None else body
-    response = answer(200, json.dumps(document).encode(), **headers)
-    return Page(response, lambda: document, size, size if kept is None else kept, last)
+    response = make_response(200, json.dumps(document).encode(), **headers)
+    return Page(response, lambda: document, size, size if kept_size is None else kept_size, last)
 
 
 def paginator(strategy: str, *, option: str = "request_parameter", **config: Any):
-    return made(
+    return build(
         f"""
         type: DefaultPaginator
         page_size_option: {{type: RequestOption, inject_into: {option}, field_name: limit}}
@@ -35,14 +37,14 @@ def paginator(strategy: str, *, option: str = "request_parameter", **config: Any
 
 def paginate(declared: Any, *pages: Page, scope: dict[str, Any] | None = None):
     """Return the query parameters of each requested page."""
-    pages_state, asked = declared.start_pagination(), []
-    for one in pages:
+    pages_state, tokens = declared.start_pagination(), []
+    for page_read in pages:
         request = HTTPRequest("http://api")
         pages_state.put(request)
-        asked.append(request.params)
-        if not pages_state.advance(one, scope or {}):
+        tokens.append(request.params)
+        if not pages_state.advance(page_read, scope or {}):
             break
-    return asked
+    return tokens
 
 
 PAGES = "type: PageIncrement, page_size: 2"
@@ -50,7 +52,7 @@ OFFSETS = "type: OffsetIncrement, page_size: '{{ config.size }}'"
 
 
 @pytest.mark.parametrize(
-    ("strategy", "sizes", "asked"),
+    ("strategy", "sizes", "tokens"),
     [
         (PAGES, [2, 2, 1, 2], [None, 1, 2]),
         (f"{PAGES}, start_from_page: 1", [2, 2, 0], [None, 2, 3]),
@@ -60,15 +62,15 @@ OFFSETS = "type: OffsetIncrement, page_size: '{{ config.size }}'"
         (f"{OFFSETS}, inject_on_first_request: true", [2, 0], [0, 2]),
     ],
 )
-def test_pagination_ends_after_an_incomplete_page(strategy, sizes, asked):
-    found = paginate(paginator(strategy, size=2), *map(page, sizes))
-    assert [params.get("page") for params in found] == asked
-    assert {params["limit"] for params in found} == {2}
+def test_pagination_ends_after_an_incomplete_page(strategy, sizes, tokens):
+    queries = paginate(paginator(strategy, size=2), *map(page, sizes))
+    assert [params.get("page") for params in queries] == tokens
+    assert {params["limit"] for params in queries} == {2}
 
 
 @pytest.mark.parametrize("strategy", ["type: PageIncrement", "type: OffsetIncrement"])
 def test_pagination_without_a_page_size_ends_after_an_empty_page(strategy):
-    declared = made(
+    declared = build(
         f"type: DefaultPaginator\npagination_strategy: {{{strategy}}}", DefaultPaginator
     )
     assert len(paginate(declared, page(9), page(1), page(0), page(5))) == 3
@@ -76,12 +78,12 @@ def test_pagination_without_a_page_size_ends_after_an_empty_page(strategy):
 
 def test_record_filter_does_not_end_the_pagination():
     """The size of a page is the number of records in the response, before the filter."""
-    assert len(paginate(paginator(PAGES), page(2, kept=0), page(1))) == 2
+    assert len(paginate(paginator(PAGES), page(2, kept_size=0), page(1))) == 2
 
 
 def test_page_size_can_be_read_from_the_response():
     strategy = "{type: OffsetIncrement, page_size: \"{{ response['per_page'] }}\"}"
-    declared = made(f"type: DefaultPaginator\npagination_strategy: {strategy}", DefaultPaginator)
+    declared = build(f"type: DefaultPaginator\npagination_strategy: {strategy}", DefaultPaginator)
     body = {"per_page": 3}
     assert len(paginate(declared, page(3, body=body), page(2, body=body), page(3))) == 2
 
@@ -93,7 +95,7 @@ def cursor(value: str, stop: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "pages", "asked"),
+    ("strategy", "pages", "tokens"),
     [
         (
             cursor("response.next"),
@@ -123,9 +125,9 @@ def cursor(value: str, stop: str = "") -> str:
         ),
     ],
 )
-def test_cursor_value_is_read_from_the_response(strategy, pages, asked):
-    found = paginate(paginator(strategy), *pages, scope={"stream_partition": {"id": "p"}})
-    assert [params.get("page") for params in found] == asked
+def test_cursor_value_is_read_from_the_response(strategy, pages, tokens):
+    queries = paginate(paginator(strategy), *pages, scope={"stream_partition": {"id": "p"}})
+    assert [params.get("page") for params in queries] == tokens
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_page_token_and_size_can_be_injected_into_the_body(option, expected):
 
 
 def test_page_token_can_replace_the_url():
-    declared = made(
+    declared = build(
         """
         type: DefaultPaginator
         page_token_option: {type: RequestPath}
@@ -180,7 +182,7 @@ def test_page_token_can_replace_the_url():
 
 
 def test_no_pagination_requests_one_page():
-    pages_state = made("type: NoPagination", NoPagination).start_pagination()
+    pages_state = build("type: NoPagination", NoPagination).start_pagination()
     request = HTTPRequest("http://api")
     pages_state.put(request)
     assert (request, pages_state.token, pages_state.advance(page(9), {})) == (

@@ -78,14 +78,14 @@ class ResumableParent(Parent):
 
     def resume_from(self, position: int | None) -> Any:
         [(context, records)] = self._slices
-        made = copy.copy(self)
-        made._slices = ((context, records[position or 0 :]),)
-        made.resume_position = len(records)
-        return made
+        resumed = copy.copy(self)
+        resumed._slices = ((context, records[position or 0 :]),)
+        resumed.resume_position = len(records)
+        return resumed
 
 
-def contexts(router: Any, parent: Parent | None = None) -> list[dict[str, Any]]:
-    return [dict(one) for one in router.generate_contexts(Child(parent or Parent()))]
+def list_contexts(router: Any, parent: Parent | None = None) -> list[dict[str, Any]]:
+    return [dict(context) for context in router.generate_contexts(Child(parent or Parent()))]
 
 
 def make_substream_router(key: str = "id", **options: Any) -> SubstreamPartitionRouter:
@@ -94,11 +94,11 @@ def make_substream_router(key: str = "id", **options: Any) -> SubstreamPartition
 
 def test_each_value_of_a_list_is_a_partition():
     router = ListPartitionRouter("section", ["a", "b"])
-    assert contexts(router) == [{"section": "a"}, {"section": "b"}]
+    assert list_contexts(router) == [{"section": "a"}, {"section": "b"}]
 
 
 @pytest.mark.parametrize(
-    "values, found",
+    "values, expected",
     [
         ("['1', b]", ["1", "b"]),
         ("[2023, '{{ config.year }}']", ["2023", "2024"]),
@@ -107,7 +107,7 @@ def test_each_value_of_a_list_is_a_partition():
         ('"{{ parameters.known }}"', ["p"]),
     ],
 )
-def test_list_values_can_be_a_list_or_a_template(tmp_path: Path, values, found):
+def test_list_values_can_be_a_list_or_a_template(tmp_path: Path, values, expected):
     """As in Airbyte's YAML reference, the values of a list are strings."""
     file = tmp_path / "manifest.yaml"
     file.write_text(
@@ -128,19 +128,19 @@ definitions:
     config = {"year": 2024, "list": [{"a": 1}, "x"]}
     node = expand_component(manifest.tree["definitions"]["router"], "router", None, {})
     router = build_component(manifest, node, PartitionRouter, config)
-    assert [one["section"] for one in contexts(router)] == found
+    assert [context["section"] for context in list_contexts(router)] == expected
 
 
 def test_values_that_are_not_a_list_are_rejected_with_their_line():
     router = ListPartitionRouter("section", 5, place="manifest.yaml, line 3")
     with pytest.raises(ManifestError, match=r"line 3: values is 5, and must be a list"):
-        contexts(router)
+        list_contexts(router)
 
 
 def test_each_parent_record_with_the_key_is_a_partition():
     """Without slices of the parent the context has no ``parent_slice``."""
     parent = Parent((None, [{"id": 1}, {"id": None}, {"name": "x"}, {"id": 0}, {"id": 1}]))
-    assert contexts(make_substream_router(), parent) == [
+    assert list_contexts(make_substream_router(), parent) == [
         {"parent_id": 1},
         {"parent_id": 0},
         {"parent_id": 1},
@@ -149,7 +149,7 @@ def test_each_parent_record_with_the_key_is_a_partition():
 
 def test_context_of_a_child_contains_the_parent_slice():
     parent = Parent(({"team": "a"}, [{"id": 1}]), ({"team": "b"}, [{"id": 1}]))
-    assert contexts(make_substream_router(), parent) == [
+    assert list_contexts(make_substream_router(), parent) == [
         {"parent_id": 1, "parent_slice": {"team": "a"}},
         {"parent_id": 1, "parent_slice": {"team": "b"}},
     ]
@@ -157,10 +157,12 @@ def test_context_of_a_child_contains_the_parent_slice():
 
 def test_parent_key_can_be_a_path_or_the_whole_record():
     record = {"owner": {"login": "x"}}
-    assert contexts(make_substream_router("owner/login"), Parent((None, [record]))) == [
+    assert list_contexts(make_substream_router("owner/login"), Parent((None, [record]))) == [
         {"parent_id": "x"}
     ]
-    assert contexts(make_substream_router("/"), Parent((None, [record]))) == [{"parent_id": record}]
+    assert list_contexts(make_substream_router("/"), Parent((None, [record]))) == [
+        {"parent_id": record}
+    ]
 
 
 def test_parent_records_are_read_lazily():
@@ -183,13 +185,13 @@ def test_extra_fields_are_attached_to_the_slice_but_not_part_of_it():
 def test_lazy_read_pointer_provides_children_as_a_response():
     """As in Airbyte's YAML reference for ``lazy_read_pointer``."""
     parent = Parent((None, [{"id": 1, "lines": {"data": [{"n": 1}]}}, {"id": 2}]))
-    found = [
-        one.extra_fields["child_response"].json()
-        for one in make_substream_router(lazy_read_pointer=["lines"]).generate_contexts(
+    responses = [
+        context.extra_fields["child_response"].json()
+        for context in make_substream_router(lazy_read_pointer=["lines"]).generate_contexts(
             Child(parent)
         )
     ]
-    assert found == [{"data": [{"n": 1}]}, []]
+    assert responses == [{"data": [{"n": 1}]}, []]
 
 
 def test_incremental_dependency_resumes_the_parent_from_its_position():
@@ -204,25 +206,28 @@ def test_incremental_dependency_resumes_the_parent_from_its_position():
     assert list(iterator) == []
     assert child.positions == {"parents": 2}
     child._parent = ResumableParent((None, [{"id": 1}, {"id": 2}, {"id": 3}]))
-    assert [dict(one) for one in router.generate_contexts(child)] == [{"parent_id": 3}]
+    assert [dict(context) for context in router.generate_contexts(child)] == [{"parent_id": 3}]
 
 
 def test_several_parents_are_read_in_order():
     parents = [ParentStreamConfig({}, "id", name) for name in ("a", "b")]
     parent = Parent((None, [{"id": 1}]))
-    assert contexts(SubstreamPartitionRouter(parents), parent) == [{"a": 1}, {"b": 1}]
+    assert list_contexts(SubstreamPartitionRouter(parents), parent) == [{"a": 1}, {"b": 1}]
     with pytest.raises(ManifestError, match="at least one parent"):
         SubstreamPartitionRouter([])
 
 
 def test_grouping_router_creates_deduplicated_lists():
     """As in Airbyte's YAML reference for GroupingPartitionRouter."""
-    parent = Parent((None, [{"id": one, "name": f"n{one}"} for one in (1, 2, 1, 3)]))
+    parent = Parent((None, [{"id": number, "name": f"n{number}"} for number in (1, 2, 1, 3)]))
     inner = make_substream_router(extra_fields=[["name"]])
     groups = list(GroupingPartitionRouter(2, inner).generate_contexts(Child(parent)))
     assert groups == [{"parent_id": [1, 2]}, {"parent_id": [3]}]
-    assert [one.extra_fields for one in groups] == [{"name": ["n1", "n2"]}, {"name": ["n3"]}]
-    assert contexts(GroupingPartitionRouter(4, inner, deduplicate=False), parent) == [
+    assert [context.extra_fields for context in groups] == [
+        {"name": ["n1", "n2"]},
+        {"name": ["n3"]},
+    ]
+    assert list_contexts(GroupingPartitionRouter(4, inner, deduplicate=False), parent) == [
         {"parent_id": [1, 2, 1, 3]}
     ]
     with pytest.raises(ManifestError, match="at least 1"):
@@ -247,7 +252,7 @@ def test_union_router_yields_each_value_of_its_routers_once():
     union = UnionPartitionRouter([listed, inner], "parent_id")
     slices = list(union.generate_contexts(Child(parent)))
     assert slices == [{"parent_id": "1"}, {"parent_id": "2"}, {"parent_id": "3"}]
-    extras = [one.extra_fields for one in slices]
+    extras = [context.extra_fields for context in slices]
     assert extras == [{}, {}, {"name": "n3", "parent_slice": {"a": 1}}]
 
 
@@ -259,13 +264,13 @@ def test_union_router_rejects_other_fields_and_request_options():
         UnionPartitionRouter([ListPartitionRouter("a", ["1"], option)], "a")
     grouped = GroupingPartitionRouter(1, ListPartitionRouter("b", ["1"]))
     with pytest.raises(ManifestError, match="without the partition field 'a'"):
-        contexts(UnionPartitionRouter([grouped], "a"))
+        list_contexts(UnionPartitionRouter([grouped], "a"))
 
 
 def test_joined_slices_keep_the_values_of_the_first():
-    made = PartitionSlice({"a": 1}, extra_fields={"x": 1}).merge(PartitionSlice({"a": 2, "b": 3}))
-    assert made == {"a": 1, "b": 3}
-    assert made.extra_fields == {"x": 1}
+    merged = PartitionSlice({"a": 1}, extra_fields={"x": 1}).merge(PartitionSlice({"a": 2, "b": 3}))
+    assert merged == {"a": 1, "b": 3}
+    assert merged.extra_fields == {"x": 1}
 
 
 def test_combined_slices_keep_the_extra_fields_of_all_routers():
@@ -275,14 +280,14 @@ def test_combined_slices_keep_the_extra_fields_of_all_routers():
         lambda: iter([PartitionSlice({"b": n, "of": "b"}, extra_fields={"x": n}) for n in (7, 8)]),
         lambda: iter([PartitionSlice({"c": 3}, extra_fields={"y": 9})]),
     ]
-    made = list(cartesian_product(routers))
-    assert made == [
+    combined = list(cartesian_product(routers))
+    assert combined == [
         {"a": 1, "of": "first", "b": 7, "c": 3},
         {"a": 1, "of": "first", "b": 8, "c": 3},
         {"a": 2, "of": "b", "b": 7, "c": 3},
         {"a": 2, "of": "b", "b": 8, "c": 3},
     ]
-    assert [one.extra_fields for one in made] == [
+    assert [context.extra_fields for context in combined] == [
         {"x": 7, "y": 9},
         {"x": 8, "y": 9},
         {"x": 1, "y": 9},

@@ -29,5 +29,5 @@ def test_published_manifest_has_the_results_of_airbyte_cdk(name: str):
     assert CDK is not None
     [manifest] = SOURCES.parents[1].glob(f"lib/python*/site-packages/source_{name}/manifest.yaml")
     ours, theirs = run_tap_core(manifest), run_airbyte_cdk(manifest, CDK)
-    assert all(one.requests and one.records and one.code == 0 for one in ours)
+    assert all(result.requests and result.records and result.code == 0 for result in ours)
     assert ours == theirs

@@ -11,8 +11,8 @@ from tap_core.manifest.components.query_properties import PropertyChunking
 from tap_core.manifest.components.requester import HttpRequester
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import ReceivedRequest, Reply, page, serving
-from tests.manifest.pieces import made
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.pieces import build
+from tests.manifest.running import list_paths, manifest, run, stream
 
 NAMES = ["one", "three", "eleventwelve", "x"]
 
@@ -58,16 +58,16 @@ def test_ignored_error_of_a_chunk_keeps_the_records_of_others(tmp_path: Path):
     """
     declared = stream("items", "/items", FIELDS + handler)
 
-    def answer(one: ReceivedRequest) -> Reply:
-        if one.query["fields"] == ["a"]:
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.query["fields"] == ["a"]:
             return Reply({"data": []}, status=404)
         return page({"id": 7, "b": {"c": 1}}, {"id": "", "b": 2})
 
     with serving() as server:
         server.answers_by(answer)
-        ran = run(manifest(tmp_path, declared), server)
-        assert asked(server) == ["/items?fields=a", "/items?fields=b"]
-    assert ran.records("items") == [{"id": "", "b": 2}, {"id": 7, "b": {"c": 1}}]
+        result = run(manifest(tmp_path, declared), server)
+        assert list_paths(server) == ["/items?fields=a", "/items?fields=b"]
+    assert result.records("items") == [{"id": "", "b": 2}, {"id": 7, "b": {"c": 1}}]
 
 
 def test_record_with_key_0_is_merged():
@@ -76,14 +76,14 @@ def test_record_with_key_0_is_merged():
 
 
 def test_nested_objects_of_several_chunks_are_merged(tmp_path: Path):
-    def answer(one: ReceivedRequest) -> Reply:
-        [name] = one.query["fields"]
+    def answer(request: ReceivedRequest) -> Reply:
+        [name] = request.query["fields"]
         return page({"id": 7, "inner": {name: 1}, "last": name})
 
     with serving() as server:
         server.answers_by(answer)
-        ran = run(manifest(tmp_path, stream("items", "/items", FIELDS)), server)
-    assert ran.records("items") == [{"id": 7, "inner": {"a": 1, "b": 1}, "last": "b"}]
+        result = run(manifest(tmp_path, stream("items", "/items", FIELDS)), server)
+    assert result.records("items") == [{"id": 7, "inner": {"a": 1, "b": 1}, "last": "b"}]
 
 
 def test_client_side_filter_drops_merged_records_not_parts_of_them(tmp_path: Path):
@@ -98,14 +98,14 @@ def test_client_side_filter_drops_merged_records_not_parts_of_them(tmp_path: Pat
     """
     old, new = {"id": 1, "a": "2024-01-01", "b": 1}, {"id": 2, "a": "2024-01-20", "b": 2}
 
-    def answer(one: ReceivedRequest) -> Reply:
-        [name] = one.query["fields"]
-        return page(*({"id": each["id"], name: each[name]} for each in (old, new)))
+    def answer(request: ReceivedRequest) -> Reply:
+        [name] = request.query["fields"]
+        return page(*({"id": record["id"], name: record[name]} for record in (old, new)))
 
     with serving() as server:
         server.answers_by(answer)
-        ran = run(manifest(tmp_path, stream("items", "/items", FIELDS, more=cursor)), server)
-    assert ran.records("items") == [new]
+        result = run(manifest(tmp_path, stream("items", "/items", FIELDS, options=cursor)), server)
+    assert result.records("items") == [new]
 
 
 def test_custom_requester_receives_the_properties(tmp_path: Path):
@@ -126,19 +126,21 @@ def test_custom_requester_receives_the_properties(tmp_path: Path):
         "        super().__post_init__(parameters)\n",
         encoding="utf-8",
     )
-    own = "type: CustomRequester\n    class_name: components.Asks\n    http_method: GET\n"
-    declared = stream("items", "/items", f"    {own}{FIELDS}      k: v\n")
+    requester = "type: CustomRequester\n    class_name: components.Asks\n    http_method: GET\n"
+    declared = stream("items", "/items", f"    {requester}{FIELDS}      k: v\n")
     with serving() as server:
         server.answers(page({"id": 1}))
         run(manifest(tmp_path, declared), server)
-        assert asked(server) == ["/items?k=v&fields=a", "/items?k=v&fields=b"]
+        assert list_paths(server) == ["/items?k=v&fields=a", "/items?k=v&fields=b"]
 
 
 def test_two_query_properties_in_a_requester_are_rejected():
-    one = "{type: QueryProperties, property_list: [a]}"
-    text = f"{{type: HttpRequester, url: x, request_parameters: {{a: {one}, b: {one}}}}}"
+    properties = "{type: QueryProperties, property_list: [a]}"
+    text = (
+        f"{{type: HttpRequester, url: x, request_parameters: {{a: {properties}, b: {properties}}}}}"
+    )
     with pytest.raises(ManifestError, match="one list of properties"):
-        made(text, HttpRequester)
+        build(text, HttpRequester)
 
 
 @pytest.mark.parametrize(
@@ -153,4 +155,4 @@ def test_two_query_properties_in_a_requester_are_rejected():
 def test_query_properties_in_a_body_or_a_header_are_rejected(option: str):
     fields = option % "{type: QueryProperties, property_list: [a]}"
     with pytest.raises(ManifestError, match=r"line .* as `query_properties` of the requester"):
-        made(f"type: HttpRequester\nurl: x\n{fields}", HttpRequester)
+        build(f"type: HttpRequester\nurl: x\n{fields}", HttpRequester)

@@ -22,7 +22,7 @@ from tap_core.manifest.components.transformations import (
 )
 from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.interpolation import BoundTemplate, compile_template
-from tests.manifest.pieces import made
+from tests.manifest.pieces import build
 
 
 def condition(text: str) -> Any:
@@ -34,8 +34,8 @@ def value(text: str) -> Any:
 
 
 def select_records(selector: RecordSelector, *documents: Any, **options: Any) -> list[Any]:
-    found = selector.make_selection(**options)
-    return list(found(documents, {"stream_slice": {}}, lambda: None))
+    select = selector.make_selection(**options)
+    return list(select(documents, {"stream_slice": {}}, lambda: None))
 
 
 @pytest.mark.parametrize(
@@ -75,18 +75,18 @@ def test_combined_extractor_uses_the_union_or_first_match(mode, records):
         [DpathExtractor(path) for path in paths], mode, skip_empty_records=True
     )
     document = {"a": [{"n": 1}, None, {"n": 2}], "b": [{"n": 3}]}
-    assert [one["n"] for one in select_records(RecordSelector(combined), document)] == records
+    assert [record["n"] for record in select_records(RecordSelector(combined), document)] == records
 
 
-@pytest.mark.parametrize("more", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])
+@pytest.mark.parametrize("options", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])
 @pytest.mark.parametrize("mode, count", [("union", 5), ("first_match", 3)])
-def test_skipped_empty_records_are_counted_as_records_of_the_page(mode, count, more):
+def test_skipped_empty_records_are_counted_as_records_of_the_page(mode, count, options):
     """Otherwise a page with an empty record would end the pagination."""
     inner = CombinedExtractor([DpathExtractor(["a"])], skip_empty_records=True)
     extractors = [DpathExtractor(["nulls"]), inner, DpathExtractor(["absent"])]
     combined = CombinedExtractor(extractors, mode, skip_empty_records=True)
     counted: list[None] = []
-    select = RecordSelector(combined, **more).make_selection()
+    select = RecordSelector(combined, **options).make_selection()
     document = {"nulls": [None, {}], "a": [None, {"n": 1}, {"n": 2}]}
     assert list(select([document], {}, lambda: counted.append(None))) == [{"n": 1}, {"n": 2}]
     assert len(counted) == count
@@ -105,21 +105,24 @@ def test_offset_increment_cannot_count_the_records_of_several_extractors():
         extractors: [{{type: CombinedExtractor, mode: {mode}, extractors: {extractors}}}]
     paginator: {{type: DefaultPaginator, pagination_strategy: {{type: {strategy}}}}}
     """
-    one = "[{type: DpathExtractor, field_path: [a]}]"
+    extractors = "[{type: DpathExtractor, field_path: [a]}]"
     for mode, strategy in [("first_match", "OffsetIncrement"), ("union", "PageIncrement")]:
-        made(text.format(mode=mode, strategy=strategy, extractors=one), SimpleRetriever)
+        build(text.format(mode=mode, strategy=strategy, extractors=extractors), SimpleRetriever)
     with pytest.raises(ManifestError, match="OffsetIncrement would skip records"):
-        made(text.format(mode="union", strategy="OffsetIncrement", extractors=one), SimpleRetriever)
+        build(
+            text.format(mode="union", strategy="OffsetIncrement", extractors=extractors),
+            SimpleRetriever,
+        )
     with pytest.raises(ManifestError, match="at least one of `extractors`"):
-        made(text.format(mode="union", strategy="PageIncrement", extractors="[]"), SimpleRetriever)
+        build(text.format(mode="union", strategy="PageIncrement", extractors="[]"), SimpleRetriever)
 
 
-@pytest.mark.parametrize("more", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])
-@pytest.mark.parametrize("found", [1, "a", None, [1]])
-def test_extracted_value_that_is_not_an_object_is_an_error(more, found):
+@pytest.mark.parametrize("options", [{}, {"record_filter": RecordFilter(condition("{{ true }}"))}])
+@pytest.mark.parametrize("extracted", [1, "a", None, [1]])
+def test_extracted_value_that_is_not_an_object_is_an_error(options, extracted):
     with pytest.raises(FatalAPIError, match="not an object"):
         select_records(
-            RecordSelector(DpathExtractor(["data"]), **more), {"data": [{"id": 1}, found]}
+            RecordSelector(DpathExtractor(["data"]), **options), {"data": [{"id": 1}, extracted]}
         )
 
 
@@ -127,8 +130,8 @@ def test_every_extracted_record_is_counted_before_the_filter():
     """Paginators use the number of records that the API returned."""
     counted: list[None] = []
     selector = RecordSelector(DpathExtractor([]), RecordFilter(condition("{{ record.id == 2 }}")))
-    kept = selector.make_selection()([[{"id": 1}, {"id": 2}]], {}, lambda: counted.append(None))
-    assert list(kept) == [{"id": 2}]
+    records = selector.make_selection()([[{"id": 1}, {"id": 2}]], {}, lambda: counted.append(None))
+    assert list(records) == [{"id": 2}]
     assert len(counted) == 2
 
 
@@ -136,23 +139,25 @@ def test_filter_condition_can_use_record_slice_and_config():
     text = "{{ record.id >= config.least and record.of == stream_slice.group }}"
     select = RecordSelector(DpathExtractor([]), RecordFilter(condition(text))).make_selection()
     records = [{"id": 1, "of": "a"}, {"id": 2, "of": "a"}, {"id": 2, "of": "b"}]
-    kept = select([records], {"stream_slice": {"group": "a"}}, lambda: None)
-    assert list(kept) == [{"id": 2, "of": "a"}]
+    selected = select([records], {"stream_slice": {"group": "a"}}, lambda: None)
+    assert list(selected) == [{"id": 2, "of": "a"}]
 
 
 @pytest.mark.parametrize(
-    "setting, default, kept",
+    "setting, default, expected",
     [(None, False, []), (None, True, [{"id": 1, "new": 1}]), (True, False, [{"id": 1, "new": 1}])],
 )
-def test_transform_before_filtering_sets_the_order(setting, default, kept):
+def test_transform_before_filtering_sets_the_order(setting, default, expected):
     adding = AddFields([AddedFieldDefinition(["new"], value("{{ record.id }}"))])
     selector = RecordSelector(
         DpathExtractor([]),
         RecordFilter(condition("{{ record.new == 1 }}")),
         transform_before_filtering=setting,
     )
-    found = select_records(selector, [{"id": 1}], transformations=[adding], transform_first=default)
-    assert found == kept
+    records = select_records(
+        selector, [{"id": 1}], transformations=[adding], transform_first=default
+    )
+    assert records == expected
 
 
 SCHEMA = {
@@ -175,14 +180,14 @@ SCHEMA = {
 }
 
 
-def normalized(record: dict[str, Any]) -> dict[str, Any]:
+def normalize(record: dict[str, Any]) -> dict[str, Any]:
     selector = RecordSelector(DpathExtractor([]), schema_normalization="Default")
-    [found] = select_records(selector, [record], schema=lambda: SCHEMA)
-    return found
+    [result] = select_records(selector, [record], schema=lambda: SCHEMA)
+    return result
 
 
 @pytest.mark.parametrize(
-    "field, given, made",
+    "field, original, expected",
     [
         ("text", 5, "5"),
         ("text", Decimal("1.50"), "1.5"),
@@ -208,11 +213,11 @@ def normalized(record: dict[str, Any]) -> dict[str, Any]:
         ("unknown", "1", "1"),
     ],
 )
-def test_default_normalization_converts_values_to_schema_types(field, given, made):
+def test_default_normalization_converts_values_to_schema_types(field, original, expected):
     """As in Airbyte's YAML reference for SchemaNormalization, by the rules of airbyte-cdk."""
-    found = normalized({field: given})[field]
-    assert found == made
-    assert type(found) is type(made)
+    actual = normalize({field: original})[field]
+    assert actual == expected
+    assert type(actual) is type(expected)
 
 
 def test_record_expander_expands_a_nested_list():

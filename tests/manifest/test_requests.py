@@ -14,7 +14,7 @@ from tap_core.http.request import build_body_arguments
 from tap_core.incremental.request_options import RequestOption
 from tap_core.manifest.components.requester import HttpRequester, RequestPath, finalize_request
 from tap_core.manifest.errors import ManifestError
-from tests.manifest.pieces import made
+from tests.manifest.pieces import build
 
 BASES = (
     *("https://a.io", "https://a.io/", "https://a.io/v1", "https://a.io/v1?x=1", "https://a.io#y"),
@@ -23,19 +23,19 @@ BASES = (
 URL = "type: HttpRequester\nurl: http://api/v1\n"
 
 
-def sent(requester: HttpRequester, **scope):
+def prepare(requester: HttpRequester, **scope):
     """Return the prepared request."""
-    asked = finalize_request(requester.request(scope))
-    body = build_body_arguments(asked.data, as_json=bool(asked.as_json))
-    headers = {**body.pop("headers", {}), **asked.headers}
+    request = finalize_request(requester.request(scope))
+    body = build_body_arguments(request.data, as_json=bool(request.as_json))
+    headers = {**body.pop("headers", {}), **request.headers}
     plain = requests.Request(
-        asked.method, asked.url, params=asked.encode_params(), headers=headers, **body
+        request.method, request.url, params=request.encode_params(), headers=headers, **body
     )
     return plain.prepare()
 
 
-def query(requester: HttpRequester, **scope):
-    parts = urlsplit(sent(requester, **scope).url)
+def get_query(requester: HttpRequester, **scope):
+    parts = urlsplit(prepare(requester, **scope).url)
     return parse_qsl(parts.query, keep_blank_values=True)
 
 
@@ -55,8 +55,8 @@ def query(requester: HttpRequester, **scope):
     ],
 )
 def test_url_is_joined_from_base_and_path(options, url):
-    requester = made(f"type: HttpRequester\n{options}", HttpRequester, host="h")
-    assert sent(requester, stream_partition={"id": 7}).url == url
+    requester = build(f"type: HttpRequester\n{options}", HttpRequester, host="h")
+    assert prepare(requester, stream_partition={"id": 7}).url == url
 
 
 @given(
@@ -71,7 +71,7 @@ def test_fast_url_join_equals_urljoin(base: str, path: str):
 
 
 def test_empty_parameters_are_omitted_and_lists_repeated():
-    requester = made(
+    requester = build(
         f"""{URL}request_parameters:
   number: "{{{{ 1.50 }}}}"
   truth: "{{{{ true }}}}"
@@ -88,7 +88,7 @@ def test_empty_parameters_are_omitted_and_lists_repeated():
 """,
         HttpRequester,
     )
-    assert query(requester, stream_partition={"zero": 0}) == [
+    assert get_query(requester, stream_partition={"zero": 0}) == [
         *[("number", "1.5"), ("truth", "True"), ("list", "1"), ("list", "b")],
         *[("object", "{'a': 1}"), ("none", "None"), ("zeros", "007"), ("power", "1e3")],
         *[("quoted", "x"), ("zero", "0"), ("plain", "5")],
@@ -97,7 +97,7 @@ def test_empty_parameters_are_omitted_and_lists_repeated():
 
 def test_final_newline_of_a_text_block_is_removed():
     """As in airbyte-cdk, where every string is a template, which loses its last newline."""
-    requester = made(
+    requester = build(
         f"""{URL}request_parameters:
   plain: |
     a
@@ -112,13 +112,13 @@ request_body_json:
 """,
         HttpRequester,
     )
-    assert query(requester) == [("plain", "a\nb"), ("given", "1\nb"), ("more", "a\n")]
-    assert json.loads(sent(requester).body) == {"query": "{ a }"}
+    assert get_query(requester) == [("plain", "a\nb"), ("given", "1\nb"), ("more", "a\n")]
+    assert json.loads(prepare(requester).body) == {"query": "{ a }"}
 
 
 def test_parameters_are_inherited_by_a_body_with_a_type():
     """airbyte-cdk treats such a body as a component, except if its type is one of JSON Schema."""
-    requester = made(
+    requester = build(
         f"""{URL}$parameters: {{size: 2, word: "{{{{ config.word }}}}"}}
 request_body_json:
   type: report
@@ -128,32 +128,32 @@ request_body_json:
         HttpRequester,
         word="w",
     )
-    given = {"size": 2, "word": "w"}
-    part = {"type": "part", **given, "$parameters": given}
-    assert json.loads(sent(requester).body) == {
+    parameters = {"size": 2, "word": "w"}
+    part = {"type": "part", **parameters, "$parameters": parameters}
+    assert json.loads(prepare(requester).body) == {
         "type": "report",
-        **given,
+        **parameters,
         "inner": [part, {"type": "object"}, {"a": 1}],
-        "$parameters": given,
+        "$parameters": parameters,
     }
 
 
 def test_one_template_can_provide_all_parameters():
-    requester = made(
+    requester = build(
         URL + """request_parameters: "{{ {'type': 'x', 'none': none, 'empty': ''} }}" """,
         HttpRequester,
     )
-    assert query(requester) == [("type", "x"), ("empty", "")]
+    assert get_query(requester) == [("type", "x"), ("empty", "")]
 
 
 def test_parameter_that_is_an_object_is_rejected():
-    requester = made(URL + "request_parameters: \"{{ {'a': stream_slice} }}\"", HttpRequester)
+    requester = build(URL + "request_parameters: \"{{ {'a': stream_slice} }}\"", HttpRequester)
     with pytest.raises(ManifestError, match="'a' is an object"):
-        sent(requester, stream_slice={"b": 1})
-    asked = made(URL, HttpRequester).request({})
-    RequestOption("request_parameter", "after").put(asked, {})
+        prepare(requester, stream_slice={"b": 1})
+    request = build(URL, HttpRequester).request({})
+    RequestOption("request_parameter", "after").put(request, {})
     with pytest.raises(ManifestError, match="'after' is an object"):
-        finalize_request(asked)
+        finalize_request(request)
 
 
 @pytest.mark.parametrize("name", ["config", "stream_partition"])
@@ -163,27 +163,29 @@ def test_object_of_a_template_is_sent_with_its_empty_members(name):
         f"""{{one: "{{{{ {name}.one }}}}", two: "{{{{ {name}.two }}}}", none: "{{{{ none }}}}"}}"""
     )
     value = {"one": {"null": None, "empty": ""}, "two": [None, ""]}
-    requester = made(f"{URL}request_body_json: {body}", HttpRequester, **value)
-    assert json.loads(sent(requester, stream_partition=value).body) == value
-    whole = made(f"""{URL}request_body_json: "{{{{ {name} }}}}\"""", HttpRequester, **value)
-    assert json.loads(sent(whole, stream_partition=value).body) == value
-    headers = made(f"""{URL}request_headers: "{{{{ {name}.one }}}}\"""", HttpRequester, **value)
+    requester = build(f"{URL}request_body_json: {body}", HttpRequester, **value)
+    assert json.loads(prepare(requester, stream_partition=value).body) == value
+    from_template = build(
+        f"""{URL}request_body_json: "{{{{ {name} }}}}\"""", HttpRequester, **value
+    )
+    assert json.loads(prepare(from_template, stream_partition=value).body) == value
+    headers = build(f"""{URL}request_headers: "{{{{ {name}.one }}}}\"""", HttpRequester, **value)
     assert headers.request({"stream_partition": value}).headers == {"empty": ""}
 
 
 def test_text_as_a_json_body_is_rejected():
     for value in ('{"a": true}', '{"a": {{ config.b }}}'):
         with pytest.raises(ManifestError, match="JSON body of a request is a text"):
-            sent(made(f"{URL}request_body_json: '{value}'", HttpRequester, b="true"))
+            prepare(build(f"{URL}request_body_json: '{value}'", HttpRequester, b="true"))
 
 
 def test_parameter_of_the_url_is_repeated_only_with_another_value():
     text = "type: HttpRequester\nurl: http://api/v1?a=1&b=2\nrequest_parameters: {a: '1', b: '3'}"
-    assert query(made(text, HttpRequester)) == [("a", "1"), ("b", "2"), ("b", "3")]
+    assert get_query(build(text, HttpRequester)) == [("a", "1"), ("b", "2"), ("b", "3")]
 
 
 def test_headers_are_parsed_as_literals_and_nulls_omitted():
-    requester = made(
+    requester = build(
         f"""{URL}request_headers:
   x-number: "{{{{ 1.50 }}}}"
   x-power: "1e3"
@@ -192,7 +194,7 @@ def test_headers_are_parsed_as_literals_and_nulls_omitted():
 """,
         HttpRequester,
     )
-    headers = sent(requester).headers
+    headers = prepare(requester).headers
     assert (headers["x-number"], headers["x-power"], headers["x-list"]) == (
         *("1.5", "1000.0"),
         "[1, 'b']",
@@ -201,7 +203,7 @@ def test_headers_are_parsed_as_literals_and_nulls_omitted():
 
 
 def test_json_body_keeps_types_and_omits_empty_values():
-    requester = made(
+    requester = build(
         f"""{URL}http_method: POST
 request_body_json:
   number: "{{{{ 1 }}}}"
@@ -213,7 +215,7 @@ request_body_json:
 """,
         HttpRequester,
     )
-    request = sent(requester, stream_partition={"id": "x"})
+    request = prepare(requester, stream_partition={"id": "x"})
     assert json.loads(request.body) == {
         "number": 1,
         "zeros": "007",
@@ -244,17 +246,17 @@ request_body_json:
     ],
 )
 def test_request_body_types_are_encoded(body, expected):
-    request = sent(made(f"{URL}http_method: POST\n{body}", HttpRequester, x=5))
-    found = request.body.encode() if isinstance(request.body, str) else request.body
-    assert found == expected
+    request = prepare(build(f"{URL}http_method: POST\n{body}", HttpRequester, x=5))
+    content = request.body.encode() if isinstance(request.body, str) else request.body
+    assert content == expected
 
 
 def test_get_request_can_have_a_body():
     """airbyte-cdk 7.39 sends the same."""
-    requester = made(f"{URL}request_body_json: {{a: 1}}", HttpRequester)
-    asked = requester.request({})
-    RequestOption(inject_into="body_json", field_name="b").put(asked, 2)
-    assert (finalize_request(asked).method, asked.data, asked.as_json) == (
+    requester = build(f"{URL}request_body_json: {{a: 1}}", HttpRequester)
+    request = requester.request({})
+    RequestOption(inject_into="body_json", field_name="b").put(request, 2)
+    assert (finalize_request(request).method, request.data, request.as_json) == (
         "GET",
         {"a": 1, "b": 2},
         True,
@@ -262,10 +264,10 @@ def test_get_request_can_have_a_body():
 
 
 def test_request_options_are_added_to_the_body():
-    requester = made(f"{URL}http_method: POST\nrequest_body_json: {{a: {{x: 1}}}}", HttpRequester)
-    asked = requester.request({})
-    RequestOption(inject_into="body_json", field_path=["a", "y"]).put(asked, 2)
-    assert finalize_request(asked).data == {"a": {"x": 1, "y": 2}}
+    requester = build(f"{URL}http_method: POST\nrequest_body_json: {{a: {{x: 1}}}}", HttpRequester)
+    request = requester.request({})
+    RequestOption(inject_into="body_json", field_path=["a", "y"]).put(request, 2)
+    assert finalize_request(request).data == {"a": {"x": 1, "y": 2}}
     assert requester.request({}).data == {"a": {"x": 1}}
 
 
@@ -279,9 +281,9 @@ def test_request_options_are_added_to_the_body():
     ],
 )
 def test_page_token_can_be_the_path_of_the_next_page(options, token, url):
-    asked = made(f"type: HttpRequester\n{options}", HttpRequester).request({})
-    RequestPath().put(asked, token)
-    assert asked.url == url
+    request = build(f"type: HttpRequester\n{options}", HttpRequester).request({})
+    RequestPath().put(request, token)
+    assert request.url == url
 
 
 def test_body_may_contain_the_name_of_a_component_as_its_type():
@@ -290,11 +292,11 @@ def test_body_may_contain_the_name_of_a_component_as_its_type():
         "type": "RecordFilter",
         "a": [{"type": "NoAuth"}],
     }
-    assert json.loads(sent(made(f"{URL}request_body_json: {body}", HttpRequester)).body) == body
+    assert json.loads(prepare(build(f"{URL}request_body_json: {body}", HttpRequester)).body) == body
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("type: HttpRequester\npath: x", "needs a `url`"),
         (f"{URL}request_body_json: {{a: 1}}\nrequest_body_data: {{a: 1}}", "has one body"),
@@ -302,27 +304,27 @@ def test_body_may_contain_the_name_of_a_component_as_its_type():
         (f"{URL}verb: GET", "no option 'verb'"),
     ],
 )
-def test_invalid_requester_is_rejected_with_its_line(text, words):
-    with pytest.raises(ManifestError, match=words) as error:
-        made(text, HttpRequester)
+def test_invalid_requester_is_rejected_with_its_line(text, message):
+    with pytest.raises(ManifestError, match=message) as error:
+        build(text, HttpRequester)
     assert "line" in str(error.value)
     assert "piece" in str(error.value)
 
 
 def test_read_timeout_is_passed_to_the_client():
-    assert made(URL, HttpRequester).timeout is None
-    limited = made(f"{URL}read_timeout_in_seconds: 5", HttpRequester)
+    assert build(URL, HttpRequester).timeout is None
+    limited = build(f"{URL}read_timeout_in_seconds: 5", HttpRequester)
     assert limited.timeout == (None, 5)
 
 
 @given(st.text(min_size=1, max_size=20), st.integers(-(10**20), 10**20))
 def test_slice_values_are_sent_unchanged_as_parameters(text, number):
     requester = REQUESTER
-    asked = requester.request({"stream_partition": {"text": f"x{text}", "number": number}})
-    assert asked.params == {"text": f"x{text}", "number": str(number)}
+    request = requester.request({"stream_partition": {"text": f"x{text}", "number": number}})
+    assert request.params == {"text": f"x{text}", "number": str(number)}
 
 
-REQUESTER = made(
+REQUESTER = build(
     URL
     + """request_parameters:
   text: "{{ stream_partition.text }}"

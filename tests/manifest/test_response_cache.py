@@ -18,24 +18,28 @@ from tests.http.server import ReceivedRequest, Reply, Server, serving
 
 @pytest.fixture
 def server():
-    with serving() as found:
-        found.answers_by(lambda asked: Reply({"path": asked.path, "query": asked.query, "n": 1.50}))
-        yield found
+    with serving() as running_server:
+        running_server.answers_by(
+            lambda request: Reply({"path": request.path, "query": request.query, "n": 1.50})
+        )
+        yield running_server
 
 
-def asked(server: Server, path: str = "/a", **options: Any) -> requests.PreparedRequest:
+def prepare_request(server: Server, path: str = "/a", **options: Any) -> requests.PreparedRequest:
     method = options.pop("method", "GET")
     return requests.Request(method, f"{server.url}{path}", **options).prepare()
 
 
-def fetched(cache: ResponseCache, request: requests.PreparedRequest) -> requests.Response:
+def fetch(cache: ResponseCache, request: requests.PreparedRequest) -> requests.Response:
     with requests.Session() as session:
-        return cache.fetch(request, lambda one: session.send(one, timeout=10), lambda _: True)
+        return cache.fetch(
+            request, lambda request: session.send(request, timeout=10), lambda _: True
+        )
 
 
 def test_equal_requests_are_sent_once(server):
     cache = ResponseCache()
-    first, second, third = (fetched(cache, asked(server)) for _ in range(3))
+    first, second, third = (fetch(cache, prepare_request(server)) for _ in range(3))
     assert len(server.asked) == 1
     assert parse_json(first) == parse_json(second) == parse_json(third)
     assert second.headers == first.headers
@@ -56,8 +60,8 @@ def test_equal_requests_are_sent_once(server):
 def test_different_requests_have_separate_responses(server, other):
     """Requests differ by method, URL, headers (such as an account) and body."""
     cache = ResponseCache()
-    fetched(cache, asked(server))
-    fetched(cache, asked(server, **other))
+    fetch(cache, prepare_request(server))
+    fetch(cache, prepare_request(server, **other))
     assert len(server.asked) == 2
 
 
@@ -65,9 +69,9 @@ def test_error_response_is_not_cached(server):
     replies = [Reply("no", status=500), Reply({"id": 1})]
     server.answers(*replies)
     cache = ResponseCache()
-    assert fetched(cache, asked(server)).status_code == 500
-    assert fetched(cache, asked(server)).json() == {"id": 1}
-    assert fetched(cache, asked(server)).json() == {"id": 1}
+    assert fetch(cache, prepare_request(server)).status_code == 500
+    assert fetch(cache, prepare_request(server)).json() == {"id": 1}
+    assert fetch(cache, prepare_request(server)).json() == {"id": 1}
     assert len(server.asked) == 2
 
 
@@ -82,14 +86,14 @@ def test_threads_with_the_same_request_wait_for_one_response(server):
 
     def ask() -> Any:
         together.wait(60)
-        return fetched(cache, asked(server)).json()
+        return fetch(cache, prepare_request(server)).json()
 
     server.answers_by(slow)
     with ThreadPoolExecutor(4) as threads:
-        found = [threads.submit(ask) for _ in range(4)]
+        futures = [threads.submit(ask) for _ in range(4)]
         together.wait(60)
         all_came.set()
-        assert [one.result(60) for one in found] == [{"id": 1}] * 4
+        assert [future.result(60) for future in futures] == [{"id": 1}] * 4
     assert len(server.asked) == 1
 
 
@@ -100,20 +104,20 @@ def test_waiting_thread_sends_the_request_if_the_first_failed(server):
         raise requests.ConnectionError("gone")
 
     with pytest.raises(requests.ConnectionError):
-        cache.fetch(asked(server), broken, lambda _: True)
-    assert fetched(cache, asked(server)).ok
+        cache.fetch(prepare_request(server), broken, lambda _: True)
+    assert fetch(cache, prepare_request(server)).ok
 
 
 def test_requests_with_streamed_bodies_are_not_cached(server):
     cache = ResponseCache()
     for _ in range(2):
-        fetched(cache, asked(server, method="POST", data=iter([b"1"])))
+        fetch(cache, prepare_request(server, method="POST", data=iter([b"1"])))
     assert len(server.asked) == 2
 
 
 def test_cached_responses_are_in_an_unlinked_private_file(server):
     cache = ResponseCache()
-    fetched(cache, asked(server))
-    found = os.fstat(cache._file.fileno())
-    assert stat.S_IMODE(found.st_mode) == 0o600
-    assert found.st_nlink == 0
+    fetch(cache, prepare_request(server))
+    status = os.fstat(cache._file.fileno())
+    assert stat.S_IMODE(status.st_mode) == 0o600
+    assert status.st_nlink == 0

@@ -20,20 +20,20 @@ authenticator:
 
 
 def test_retries_of_records_and_tokens_name_stream_and_attempt(tmp_path: Path, caplog: Any) -> None:
-    seen: list[str] = []
+    requested_paths: list[str] = []
 
-    def answer(asked: ReceivedRequest) -> Reply:
-        seen.append(asked.path)
-        if seen.count(asked.path) <= 2:
+    def answer(request: ReceivedRequest) -> Reply:
+        requested_paths.append(request.path)
+        if requested_paths.count(request.path) <= 2:
             return Reply(status=503)
-        return Reply({"access_token": "t"}) if asked.path == "/token" else page({"id": 1})
+        return Reply({"access_token": "t"}) if request.path == "/token" else page({"id": 1})
 
     caplog.set_level(logging.INFO)
     path = manifest(tmp_path, stream("orders", "/orders", LOGIN))
     with serving() as server:
         server.answers_by(answer)
         assert run(path, server).records("orders") == [{"id": 1}]
-    retried = [one.getMessage() for one in caplog.records if "seconds" in one.msg]
+    retried = [record.getMessage() for record in caplog.records if "seconds" in record.msg]
     assert len(retried) == 4
     assert all(line.startswith("Stream 'orders': ") for line in retried)
     tokens, records = retried[:2], retried[2:]

@@ -36,7 +36,7 @@ class Users:
         return iter(retriever)
 
 
-def written(file: Path, schema: Any) -> Path:
+def write_schema(file: Path, schema: Any) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(schema), encoding="utf-8")
     return file
@@ -56,7 +56,7 @@ def test_inline_schema_is_used_unchanged():
 
 
 @pytest.mark.parametrize(
-    "place, path",
+    "file_path, path",
     [
         ("schemas/users.json", ""),
         ("users.json", ""),
@@ -65,15 +65,15 @@ def test_inline_schema_is_used_unchanged():
         ("other/people.json", "other/people.json"),
     ],
 )
-def test_schema_file_is_found_in_the_folder_of_the_manifest(tmp_path, place, path):
+def test_schema_file_is_found_in_the_folder_of_the_manifest(tmp_path, file_path, path):
     """A path may start with the name of the connector's former package."""
     folder = tmp_path / "connector"
-    written(folder / place, make_schema(id=TEXT))
+    write_schema(folder / file_path, make_schema(id=TEXT))
     assert JsonFileSchemaLoader(path, folder).json_schema(Users()) == make_schema(id=TEXT)
 
 
 def test_schema_path_may_start_with_the_folder_of_the_manifest(tmp_path):
-    written(tmp_path / "source_x" / "schemas" / "users.json", make_schema(id=TEXT))
+    write_schema(tmp_path / "source_x" / "schemas" / "users.json", make_schema(id=TEXT))
     loader = JsonFileSchemaLoader("./source_x/schemas/users.json", tmp_path / "source_x")
     assert loader.json_schema(Users()) == make_schema(id=TEXT)
 
@@ -87,7 +87,7 @@ def test_missing_schema_file_is_an_error_with_a_hint(tmp_path):
 @pytest.mark.parametrize("path", ["../other/secret", "schemas/../../other/secret", "{}/secret"])
 def test_schema_file_outside_the_folder_of_the_manifest_is_not_read(tmp_path, path):
     """A response may contain the name of a stream, and must not choose the file that is opened."""
-    written(tmp_path / "other" / "secret.json", make_schema(id=TEXT))
+    write_schema(tmp_path / "other" / "secret.json", make_schema(id=TEXT))
     folder = tmp_path / "connector"
     (folder / "schemas").mkdir(parents=True)
     path = path.format(tmp_path / "other")
@@ -99,13 +99,13 @@ def test_schema_file_outside_the_folder_of_the_manifest_is_not_read(tmp_path, pa
 def test_references_to_the_file_and_to_shared_files_are_resolved(tmp_path):
     """As in connectors, the folder ``shared`` is next to the schema."""
     shared = {"type": "object", "properties": {"n": {"$ref": "#/definitions/n"}}}
-    written(tmp_path / "schemas/shared/inner.json", {**shared, "definitions": {"n": NUMBER}})
+    write_schema(tmp_path / "schemas/shared/inner.json", {**shared, "definitions": {"n": NUMBER}})
     schema = make_schema(
         a={"$ref": "inner.json"}, b={"$ref": "#/definitions/t"}, c={"$ref": "inner.json"}
     )
-    written(tmp_path / "schemas/users.json", {**schema, "definitions": {"t": TEXT}})
-    found = JsonFileSchemaLoader("", tmp_path).json_schema(Users())
-    assert found == make_schema(a=make_schema(n=NUMBER), b=TEXT, c=make_schema(n=NUMBER))
+    write_schema(tmp_path / "schemas/users.json", {**schema, "definitions": {"t": TEXT}})
+    loaded = JsonFileSchemaLoader("", tmp_path).json_schema(Users())
+    assert loaded == make_schema(a=make_schema(n=NUMBER), b=TEXT, c=make_schema(n=NUMBER))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_references_to_the_file_and_to_shared_files_are_resolved(tmp_path):
     [("#/properties/a", "refers to itself"), ("b.json", "not exist"), ("#/x", "not exist")],
 )
 def test_unresolvable_schema_reference_is_rejected(tmp_path, reference, message):
-    written(tmp_path / "users.json", make_schema(a={"$ref": reference}))
+    write_schema(tmp_path / "users.json", make_schema(a={"$ref": reference}))
     with pytest.raises(ManifestError, match=message):
         JsonFileSchemaLoader("", tmp_path).json_schema(Users())
 
@@ -127,7 +127,7 @@ def test_schema_file_whose_references_multiply_is_rejected(tmp_path, monkeypatch
         for number, following in enumerate(references[1:])
     }
     schema = make_schema(a=references[0])
-    written(tmp_path / "users.json", {**schema, "definitions": {**definitions, "d9": TEXT}})
+    write_schema(tmp_path / "users.json", {**schema, "definitions": {**definitions, "d9": TEXT}})
     with pytest.raises(
         ManifestError, match=r"users\.json has more than 500 values.*TAP_CORE_YAML_NODES"
     ):
@@ -153,7 +153,7 @@ def test_schema_of_invalid_structure_is_rejected_with_its_path(tmp_path, schema,
     """Before, it ended the run with a Python exception."""
     with pytest.raises(ManifestError, match=re.escape(f"not a JSON Schema: {fault}")):
         InlineSchemaLoader(schema)
-    loader = JsonFileSchemaLoader(folder=written(tmp_path / "users.json", schema).parent)
+    loader = JsonFileSchemaLoader(folder=write_schema(tmp_path / "users.json", schema).parent)
     with pytest.raises(ManifestError, match=re.escape(f"users.json is not a JSON Schema: {fault}")):
         loader.json_schema(Users())
 
@@ -168,13 +168,13 @@ def test_schema_of_unusual_but_known_structure_is_accepted():
 
 def test_reference_to_a_boolean_schema_is_resolved(tmp_path):
     schema = make_schema(a={"$ref": "#/definitions/any"})
-    written(tmp_path / "users.json", {**schema, "definitions": {"any": True}})
+    write_schema(tmp_path / "users.json", {**schema, "definitions": {"any": True}})
     assert JsonFileSchemaLoader("", tmp_path).json_schema(Users()) == make_schema(a=True)
 
 
 def test_schema_defaults_to_the_file_of_the_stream_name(tmp_path):
     assert load_schema(None, Users(), tmp_path) == {}
-    written(tmp_path / "schemas/users.json", make_schema(id=TEXT))
+    write_schema(tmp_path / "schemas/users.json", make_schema(id=TEXT))
     assert load_schema(None, Users(), tmp_path) == make_schema(id=TEXT)
 
 
@@ -183,12 +183,12 @@ def test_several_schemas_are_merged_and_the_first_definition_wins(tmp_path):
         InlineSchemaLoader(make_schema(id=TEXT)),
         InlineSchemaLoader(make_schema(id=NUMBER, more=NUMBER)),
     ]
-    found = load_schema(loaders, Users(), tmp_path)
-    assert found["properties"] == {"id": TEXT, "more": NUMBER}
-    assert found["type"] == ["null", "object"]
+    schema = load_schema(loaders, Users(), tmp_path)
+    assert schema["properties"] == {"id": TEXT, "more": NUMBER}
+    assert schema["type"] == ["null", "object"]
 
 
-def identifier(**options: Any) -> SchemaTypeIdentifier:
+def make_identifier(**options: Any) -> SchemaTypeIdentifier:
     return SchemaTypeIdentifier(
         ["name"], **{"type_pointer": ["type"], "schema_pointer": ["fields"], **options}
     )
@@ -209,7 +209,7 @@ def test_dynamic_schema_is_created_from_the_fields_of_the_api():
         TypesMap("integer", "num", condition),
         TypesMap("boolean", ["bool", "null"]),
     ]
-    whole = {"type": ["null", "integer"]}
+    integer = {"type": ["null", "integer"]}
     assert load_dynamic_properties(
         {"name": "at", "type": "datetime"},
         {"name": "grid", "type": "grid"},
@@ -217,43 +217,45 @@ def test_dynamic_schema_is_created_from_the_fields_of_the_api():
         {"name": "num", "type": "num", "size": 2},
         {"name": "flag", "type": ["bool", "null"]},
         {"name": "plain"},
-        schema_type_identifier=identifier(types_mapping=types),
+        schema_type_identifier=make_identifier(types_mapping=types),
     ) == {
         "at": {"type": ["null", "string"], "format": "date-time"},
         "grid": {
             "type": ["null", "array"],
-            "items": {"type": ["null", "array"], "items": whole},
+            "items": {"type": ["null", "array"], "items": integer},
         },
         "mixed": {"oneOf": [{"type": ["null", "string"]}, {"type": ["null", "number"]}]},
-        "num": whole,
+        "num": integer,
         "flag": {"type": ["null", "boolean"]},
         "plain": {"type": ["null", "string"]},
     }
 
 
-@pytest.mark.parametrize("described", [{"error": "busy"}, {"fields": None}, {"fields": {"a": 1}}])
-def test_response_without_a_list_of_fields_is_an_error(described: dict[str, Any]) -> None:
+@pytest.mark.parametrize("response", [{"error": "busy"}, {"fields": None}, {"fields": {"a": 1}}])
+def test_response_without_a_list_of_fields_is_an_error(response: dict[str, Any]) -> None:
     """Before, the stream had a schema without properties."""
     with pytest.raises(ManifestError, match=r"no list of fields at \['fields'\]"):
-        DynamicSchemaLoader([described], identifier()).json_schema(Users())
+        DynamicSchemaLoader([response], make_identifier()).json_schema(Users())
 
 
 def test_dynamic_properties_can_be_filtered_and_transformed():
     name = AddedFieldDefinition(
         ["added"], BoundTemplate(compile_template("{{ {'type': 'string'} }}"), {}, "value")
     )
-    kept = RecordFilter(BoundTemplate(compile_template("{{ 'a' in record }}"), {}, "condition"))
+    schema_filter = RecordFilter(
+        BoundTemplate(compile_template("{{ 'a' in record }}"), {}, "condition")
+    )
     assert load_dynamic_properties(
         {"name": "a"},
         {"name": "b"},
-        schema_type_identifier=identifier(),
-        schema_filter=kept,
+        schema_type_identifier=make_identifier(),
+        schema_filter=schema_filter,
         schema_transformations=[AddFields([name])],
     ) == {"a": {"type": ["null", "string"]}, "added": TEXT}
 
 
 def test_dynamic_schema_without_fields_has_no_properties():
-    loader = DynamicSchemaLoader([], identifier())
+    loader = DynamicSchemaLoader([], make_identifier())
     assert loader.json_schema(Users())["properties"] == {}
 
 
@@ -266,7 +268,7 @@ def test_dynamic_schema_without_fields_has_no_properties():
 )
 def test_invalid_field_of_a_dynamic_schema_is_an_error(field, message):
     with pytest.raises(ManifestError, match=message):
-        load_dynamic_properties(field, schema_type_identifier=identifier())
+        load_dynamic_properties(field, schema_type_identifier=make_identifier())
 
 
 def test_items_of_a_type_other_than_array_are_an_error():

@@ -17,7 +17,7 @@ from tap_core.manifest.errors import ManifestError
 from tap_core.manifest.token_pool import TokenRotator
 from tap_core.parsing.datetimes import utc_now
 from tests.http.server import ReceivedRequest, Reply, Server, serving
-from tests.manifest.pieces import Sender, answer, made
+from tests.manifest.pieces import Sender, build, make_response
 
 TEXT = """\
 type: RateLimitedMultipleTokenAuthenticator
@@ -51,19 +51,19 @@ class SilentSender(Sender):
         pass
 
 
-def declared(more: str = NO_RESERVE, codes: str = "", **config: Any) -> Any:
-    text = TEXT.replace("MORE: x", more).replace(", CODES", codes and f", {codes}")
-    return made(text, RateLimitedMultipleTokenAuthenticator, **{"tokens": "a, b,", **config})
+def make_authenticator(options: str = NO_RESERVE, codes: str = "", **config: Any) -> Any:
+    text = TEXT.replace("MORE: x", options).replace(", CODES", codes and f", {codes}")
+    return build(text, RateLimitedMultipleTokenAuthenticator, **{"tokens": "a, b,", **config})
 
 
-def rotation(server: Server, *args: str, **config: Any) -> TokenRotator:
-    found = declared(*args, url=server.url, **config)
-    made_of_it = found.auth(SilentSender({"url": server.url}))
-    assert isinstance(made_of_it, TokenRotator)
-    return made_of_it
+def make_rotator(server: Server, *args: str, **config: Any) -> TokenRotator:
+    component = make_authenticator(*args, url=server.url, **config)
+    rotator = component.auth(SilentSender({"url": server.url}))
+    assert isinstance(rotator, TokenRotator)
+    return rotator
 
 
-def signed(auth: TokenRotator, path: str = "/x") -> str:
+def sign(auth: TokenRotator, path: str = "/x") -> str:
     return str(auth(request(path)).headers["Authorization"])
 
 
@@ -72,63 +72,63 @@ def request(path: str = "/x", token: str | None = None) -> requests.PreparedRequ
     return requests.Request("GET", f"http://x{path}", headers=headers).prepare()
 
 
-def quota(left: int, seconds: float = 3000, **more: Any) -> dict[str, Any]:
+def quota(remaining: int, seconds: float = 3000, **fields: Any) -> dict[str, Any]:
     until = (utc_now() + timedelta(seconds=seconds)).isoformat()
-    return {"left": left, "until": until, "all": 100, **more}
+    return {"left": remaining, "until": until, "all": 100, **fields}
 
 
-def each(**left: int) -> Any:
-    def of(asked: ReceivedRequest) -> Reply:
-        token = asked.headers["Authorization"].split()[1]
-        return Reply({"usual": quota(left[token]), "graph": quota(1)})
+def serve_quotas(**remaining: int) -> Any:
+    def of(request: ReceivedRequest) -> Reply:
+        token = request.headers["Authorization"].split()[1]
+        return Reply({"usual": quota(remaining[token]), "graph": quota(1)})
 
     return of
 
 
 def test_token_is_used_until_its_quota_is_exhausted():
     with serving() as server:
-        server.answers_by(each(a=2, b=2))
-        auth = rotation(server)
-        assert [signed(auth) for _ in range(3)] == ["token a", "token a", "token b"]
-        assert [signed(auth, "/graph") for _ in range(2)] == ["token b", "token a"]
+        server.answers_by(serve_quotas(a=2, b=2))
+        auth = make_rotator(server)
+        assert [sign(auth) for _ in range(3)] == ["token a", "token a", "token b"]
+        assert [sign(auth, "/graph") for _ in range(2)] == ["token b", "token a"]
         assert len(server.asked) == 2
 
 
 def test_responses_update_the_remaining_quota():
     with serving() as server:
-        server.answers_by(each(a=9, b=9))
-        auth = rotation(server)
-        assert signed(auth) == "token a"
-        auth.update_quotas(request(token="other"), answer(429))
+        server.answers_by(serve_quotas(a=9, b=9))
+        auth = make_rotator(server)
+        assert sign(auth) == "token a"
+        auth.update_quotas(request(token="other"), make_response(429))
         auth.update_quotas(
-            request(token="a"), answer(X_Left="7", X_Until="1000000000")
+            request(token="a"), make_response(X_Left="7", X_Until="1000000000")
         )  # an old window
-        auth.update_quotas(request(token="a"), answer(429))
+        auth.update_quotas(request(token="a"), make_response(429))
         assert auth.has_other_token(request(token="a"))
         assert not auth.has_other_token(request(token="b"))
-        assert signed(auth) == "token b"
+        assert sign(auth) == "token b"
         later = str(int(time.time()) + 9000)
         auth.update_quotas(
-            request(token="a"), answer(X_Until=later, X_All="3")
+            request(token="a"), make_response(X_Until=later, X_All="3")
         )  # a new window: all of it
-        auth.update_quotas(request(token="b"), answer(X_Left="0"))
-        assert [signed(auth) for _ in range(3)] == ["token a"] * 3
+        auth.update_quotas(request(token="b"), make_response(X_Left="0"))
+        assert [sign(auth) for _ in range(3)] == ["token a"] * 3
         assert not auth.has_other_token(request(token="b"))
 
 
 def test_exhausted_tokens_wait_for_the_reset_and_are_checked_again(monkeypatch: pytest.MonkeyPatch):
     waits: list[float] = []
     with serving() as server:
-        left = {"a": 0, "b": 0}
-        server.answers_by(each(**left))
-        auth = rotation(server)
+        remaining = {"a": 0, "b": 0}
+        server.answers_by(serve_quotas(**remaining))
+        auth = make_rotator(server)
 
         def sleep(_sender: Any, seconds: float) -> None:
             waits.append(seconds)
-            server.answers_by(each(a=0, b=1))
+            server.answers_by(serve_quotas(a=0, b=1))
 
         monkeypatch.setattr(SilentSender, "sleep", sleep)
-        assert signed(auth) == "token b"
+        assert sign(auth) == "token b"
         assert 2990 < waits[0] < 3001
         assert len(server.asked) == 4
 
@@ -136,10 +136,10 @@ def test_exhausted_tokens_wait_for_the_reset_and_are_checked_again(monkeypatch: 
 @pytest.mark.parametrize("longest", ["PT0M", "PT30M"])
 def test_wait_above_the_maximum_ends_the_sync(longest: str):
     with serving() as server:
-        server.answers_by(each(a=0, b=0))
-        auth = rotation(server, f"{NO_RESERVE}\nmax_wait_time: {longest}")
+        server.answers_by(serve_quotas(a=0, b=0))
+        auth = make_rotator(server, f"{NO_RESERVE}\nmax_wait_time: {longest}")
         with pytest.raises(SyncError, match=f"All tokens are spent .* within {longest}") as raised:
-            signed(auth)
+            sign(auth)
         assert raised.value.failure_type == "transient_error"
 
 
@@ -147,40 +147,40 @@ def test_reserved_requests_are_spread_over_the_rest_of_the_window(monkeypatch: p
     waits: list[float] = []
     monkeypatch.setattr(SilentSender, "sleep", lambda _sender, seconds: waits.append(seconds))
     with serving() as server:
-        server.answers_by(each(a=400, b=201))
-        auth = rotation(server, "budget_min_reserve: 500")
-        assert [signed(auth), signed(auth)] == ["token a"] * 2
-    assert [round(one) for one in waits] == [5, 5]
+        server.answers_by(serve_quotas(a=400, b=201))
+        auth = make_rotator(server, "budget_min_reserve: 500")
+        assert [sign(auth), sign(auth)] == ["token a"] * 2
+    assert [round(seconds) for seconds in waits] == [5, 5]
     waits.clear()
     with serving() as server:
-        server.answers_by(each(a=2, b=50))
-        signed(rotation(server, "budget_min_reserve: 3"))
+        server.answers_by(serve_quotas(a=2, b=50))
+        sign(make_rotator(server, "budget_min_reserve: 3"))
     assert waits == []
 
 
 def test_tokens_without_a_known_quota_are_used_alternately():
     with serving() as server:
         server.answers(Reply({}, status=404))
-        auth = rotation(server, NO_RESERVE, "unavailable_status_codes: [404]")
-        assert [signed(auth) for _ in range(3)] == ["token a", "token b", "token a"]
-        auth.update_quotas(request(token="a"), answer(429))
+        auth = make_rotator(server, NO_RESERVE, "unavailable_status_codes: [404]")
+        assert [sign(auth) for _ in range(3)] == ["token a", "token b", "token a"]
+        auth.update_quotas(request(token="a"), make_response(429))
         assert not auth.has_other_token(request(token="a"))
         with pytest.raises(FatalAPIError):
-            signed(rotation(server))
+            sign(make_rotator(server))
 
 
 def test_missing_or_invalid_options_are_errors():
     with pytest.raises(ConfigurationError, match="no token"):
-        declared(tokens=" ,", url="x").auth(SilentSender())
+        make_authenticator(tokens=" ,", url="x").auth(SilentSender())
     with pytest.raises(ManifestError, match="quotas"):
-        made(
+        build(
             TEXT.partition("quotas:")[0].replace("MORE: x", "quotas: []").replace(", CODES", ""),
             RateLimitedMultipleTokenAuthenticator,
             tokens="a",
             url="x",
         )
     with pytest.raises(ManifestError, match="P1X"):
-        declared("max_wait_time: P1X", url="x")
+        make_authenticator("max_wait_time: P1X", url="x")
     for document, message in [
         ({"usual": {"left": 1}}, "no value at the reset_path"),
         ({"usual": {"left": 1, "until": "soon", "all": 1}}, "not a datetime"),
@@ -190,4 +190,4 @@ def test_missing_or_invalid_options_are_errors():
         with serving() as server:
             server.answers(Reply(document))
             with pytest.raises(SyncError, match=message):
-                signed(rotation(server))
+                sign(make_rotator(server))

@@ -36,27 +36,27 @@ def transform(tmp_path: Path):
         config = {"account": "0042", "version": "1.50"}
         record = copy.deepcopy(record)
         node = manifest.tree["definitions"]["changes"]
-        for one in build_component(manifest, node, list[Transformation], config):
-            seen = {"config": config, "record": record, "stream_slice": {}, **scope}
-            one.transform(record, seen)
+        for transformation in build_component(manifest, node, list[Transformation], config):
+            variables = {"config": config, "record": record, "stream_slice": {}, **scope}
+            transformation.transform(record, variables)
         return record
 
     return change
 
 
-def added(value: str, more: str = "") -> str:
+def add_field(value: str, option: str = "") -> str:
     return f"""
 - type: AddFields
   fields:
     - type: AddedFieldDefinition
       path: [new]
       value: {value}
-      {more}
+      {option}
 """
 
 
 @pytest.mark.parametrize(
-    "value, more, found",
+    "value, option, expected",
     [
         ('"{{ record.id }}"', "", 7),
         ('"{{ record.id }}"', "value_type: string", "7"),
@@ -76,7 +76,7 @@ def added(value: str, more: str = "") -> str:
         ('"{{ stream_slice.parent_slice.x }}|{{ stream_slice.id }}"', "", "|9"),
     ],
 )
-def test_added_value_is_parsed_as_a_literal_by_value_type(transform, value, more, found):
+def test_added_value_is_parsed_as_a_literal_by_value_type(transform, value, option, expected):
     """As in Airbyte's YAML reference; ``value_type`` keeps literals of other types as strings."""
     record = {
         "id": 7,
@@ -85,12 +85,14 @@ def test_added_value_is_parsed_as_a_literal_by_value_type(transform, value, more
         "inner": {"price": Decimal("1.50")},
         "nothing": None,
     }
-    made = transform(added(value, more), record, stream_slice=PartitionSlice({"id": 9}))
-    assert made == {**record, "new": found}
+    transformed = transform(
+        add_field(value, option), record, stream_slice=PartitionSlice({"id": 9})
+    )
+    assert transformed == {**record, "new": expected}
 
 
 def test_add_fields_creates_missing_objects_and_lists(transform):
-    text = added("x").replace("[new]", "[a, b, '1']")
+    text = add_field("x").replace("[new]", "[a, b, '1']")
     assert transform(text, {"a": None}) == {"a": {"b": [None, "x"]}}
     with pytest.raises(ManifestError, match=r"a\.b\.1 cannot be added"):
         transform(text, {"a": 5})
@@ -110,7 +112,7 @@ def test_fields_are_added_if_the_condition_is_true(transform):
 
 def test_template_in_a_path_is_used_as_text_with_a_warning(transform, caplog):
     """As in airbyte-cdk."""
-    text = added("v").replace("[new]", "[a, '{{ config.account }}']")
+    text = add_field("v").replace("[new]", "[a, '{{ config.account }}']")
     assert transform(text, {}) == {"a": {"{{ config.account }}": "v"}}
     assert "path[1]: this option takes no template: the text '{{ config.acc" in caplog.text
     text = "- {type: RemoveFields, field_pointers: [['{{ config.account }}']]}"
@@ -129,7 +131,7 @@ def test_empty_condition_is_the_same_as_none(transform):
 
 
 @pytest.mark.parametrize(
-    "pointers, made",
+    "pointers, expected",
     [
         ("[[id], [absent]]", {"a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}, "x-y": 1}),
         ("[[a, b], [a, c, '0']]", {"id": 1, "a": {"c": [None, {"d": 2}]}, "x-y": 1}),
@@ -138,9 +140,9 @@ def test_empty_condition_is_the_same_as_none(transform):
         ("[]", {"id": 1, "a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}, "x-y": 1}),
     ],
 )
-def test_remove_fields_removes_all_matches_of_its_pointers(transform, pointers, made):
+def test_remove_fields_removes_all_matches_of_its_pointers(transform, pointers, expected):
     record = {"id": 1, "a": {"b": 1, "c": [{"d": 1}, {"d": 2}]}, "x-y": 1}
-    assert transform(f"- {{type: RemoveFields, field_pointers: {pointers}}}", record) == made
+    assert transform(f"- {{type: RemoveFields, field_pointers: {pointers}}}", record) == expected
 
 
 def test_remove_fields_condition_is_evaluated_per_value(transform):
@@ -174,8 +176,8 @@ def test_keys_to_lower_changes_top_level_keys(transform):
     ],
 )
 def test_keys_to_snake_case_changes_all_keys(transform, name, snake):
-    made = transform("- type: KeysToSnakeCase", {name: {name: [{name: 1}]}})
-    assert made == {snake: {snake: [{name: 1}]}}
+    transformed = transform("- type: KeysToSnakeCase", {name: {name: [{name: 1}]}})
+    assert transformed == {snake: {snake: [{name: 1}]}}
 
 
 def test_keys_replace_replaces_text_in_all_keys(transform):
@@ -184,7 +186,7 @@ def test_keys_replace_replaces_text_in_all_keys(transform):
 
 
 @pytest.mark.parametrize(
-    "options, made",
+    "options, expected",
     [
         ("", {"id": 1, "p": {"a": 1}, "a": 1}),
         (", delete_origin_value: true", {"id": 1, "a": 1}),
@@ -195,9 +197,9 @@ def test_keys_replace_replaces_text_in_all_keys(transform):
         ),
     ],
 )
-def test_dpath_flatten_fields_lifts_the_fields_of_an_object(transform, options, made):
+def test_dpath_flatten_fields_lifts_the_fields_of_an_object(transform, options, expected):
     text = f"- {{type: DpathFlattenFields, field_path: [p]{options}}}"
-    assert transform(text, {"id": 1, "p": {"a": 1}}) == made
+    assert transform(text, {"id": 1, "p": {"a": 1}}) == expected
     assert transform(text, {"id": 1, "p": 5}) == {"id": 1, "p": 5}
 
 
@@ -207,12 +209,12 @@ def test_dpath_flatten_fields_does_not_overwrite_existing_fields(transform):
 
 
 @pytest.mark.parametrize(
-    "into_lists, made",
+    "into_lists, expected",
     [
         ("true", {"id": 1, "x": 2, "l.0": 5, "l.1": 6}),
         ("false", {"id": 1, "x": 2, "l": [5, 6]}),
     ],
 )
-def test_flatten_fields_lifts_all_nested_values(transform, into_lists, made):
+def test_flatten_fields_lifts_all_nested_values(transform, into_lists, expected):
     text = f"- {{type: FlattenFields, flatten_lists: {into_lists}}}"
-    assert transform(text, {"l": [5, 6], "id": 1, "o": {"x": 2}}) == made
+    assert transform(text, {"l": [5, 6], "id": 1, "o": {"x": 2}}) == expected

@@ -9,7 +9,7 @@ import pytest
 from tap_core.exceptions import SyncError
 from tap_core.manifest.errors import ManifestError
 from tests.http.server import ReceivedRequest, Reply, page, serving
-from tests.manifest.running import asked, manifest, run, stream
+from tests.manifest.running import list_paths, manifest, run, stream
 
 CUT = """\
 error_handler:
@@ -36,24 +36,28 @@ request_window_splitting:
 
 
 def test_failed_minimum_window_ends_the_sync_and_keeps_earlier_records(tmp_path: Path):
-    def answer(one: ReceivedRequest) -> Reply:
-        if one.query["from"] == ["2024-01-01"] and one.query["to"] != ["2024-01-08"]:
+    def answer(request: ReceivedRequest) -> Reply:
+        if request.query["from"] == ["2024-01-01"] and request.query["to"] != ["2024-01-08"]:
             return page({"id": 1, "at": "2024-01-02"})
         return Reply({}, status=413)
 
-    declared = stream("items", "/i", CUT, retriever=LEAST, more=CURSOR + DAYS)
+    declared = stream("items", "/i", CUT, retriever=LEAST, options=CURSOR + DAYS)
     with serving() as server:
         server.answers_by(answer)
-        ran = run(manifest(tmp_path, declared), server, fails=True)
-        assert [one.partition("=")[2].replace("2024-01-", "") for one in asked(server)] == [
+        result = run(manifest(tmp_path, declared), server, fails=True)
+        assert [
+            request.partition("=")[2].replace("2024-01-", "") for request in list_paths(server)
+        ] == [
             "01&to=08",
             "01&to=04",
             "05&to=08",
         ]
-    assert isinstance(ran.error, SyncError)
-    assert ran.error.failure_type == "transient_error"
-    assert "2024-01-05 to 2024-01-08, which cannot be split further. Select less." in str(ran.error)
-    assert [one["id"] for one in ran.records("items")] == [1]
+    assert isinstance(result.error, SyncError)
+    assert result.error.failure_type == "transient_error"
+    assert "2024-01-05 to 2024-01-08, which cannot be split further. Select less." in str(
+        result.error
+    )
+    assert [record["id"] for record in result.records("items")] == [1]
 
 
 PROPERTIES = "query_properties: {type: QueryProperties, property_list: [a]}\n"
@@ -75,12 +79,12 @@ PROPERTIES = "query_properties: {type: QueryProperties, property_list: [a]}\n"
 def test_invalid_window_splitting_is_rejected(
     parts: tuple[str, str, str], message: str, tmp_path: Path
 ):
-    body, retriever, more = parts
-    path = manifest(tmp_path, stream("items", "/i", body, retriever=retriever, more=more))
+    body, retriever, options = parts
+    path = manifest(tmp_path, stream("items", "/i", body, retriever=retriever, options=options))
     with serving() as server:
         server.answers(page())
-        ran = run(path, server, fails=True)
-        assert asked(server) == []
-    assert isinstance(ran.error, ManifestError)
+        result = run(path, server, fails=True)
+        assert list_paths(server) == []
+    assert isinstance(result.error, ManifestError)
     with pytest.raises(ManifestError, match=message):
-        raise ran.error
+        raise result.error

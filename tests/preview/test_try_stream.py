@@ -9,7 +9,7 @@ import pytest
 
 from tap_core.manifest.cli import main
 from tests.http.server import page, serving
-from tests.manifest.running import asked, manifest, stream
+from tests.manifest.running import list_paths, manifest, stream
 
 
 def test_try_shows_requests_records_and_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -29,7 +29,7 @@ def test_try_shows_requests_records_and_schema(tmp_path: Path, capsys: pytest.Ca
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 0
-        assert asked(server) == ["/items"]
+        assert list_paths(server) == ["/items"]
     output = capsys.readouterr().out
     assert output.startswith(f"GET {server.url}/items: 200\n\n1 record of stream 'items'\n")
     assert "id        string  integer   other type\n" in output

@@ -19,7 +19,7 @@ from tap_core.state.backfill_range import ReadRange, parse_range
 from tap_core.sync.backfill import begin_backfill
 from tests.http.server import Reply, Server, serving
 from tests.incremental.apis import Api, dated, make_dated_records
-from tests.manifest.running import asked, manifest
+from tests.manifest.running import list_paths, manifest
 from tests.manifest.running import stream as declared
 from tests.sync.syncing import DATETIME, INTEGER, Output, hooked, make, schema, stream
 
@@ -264,7 +264,7 @@ def test_manifest_is_read_in_the_range(
     lines = read_lines(capsys)
     assert read_rows(lines) == list(range(3, 15))
     assert all(line["value"] == saved for line in lines if line["type"] == "STATE")
-    assert asked(server) == [
+    assert list_paths(server) == [
         "/items?since=2026-01-03&until=2026-01-12",
         "/items?since=2026-01-13&until=2026-01-15",
     ]

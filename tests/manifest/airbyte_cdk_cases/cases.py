@@ -49,7 +49,7 @@ class Case:
         state: Mapping[str, Mapping[str, Any]] | None = None,
         components: str | None = None,
         streams: Mapping[str, bool] | None = None,
-        chosen: Mapping[str, Sequence[str]] | None = None,
+        selected_properties: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.manifest = FOLDER / manifest
         self.api = api
@@ -58,7 +58,7 @@ class Case:
         self.components = components and FOLDER / components
         self.streams = streams
         """The names of dynamic streams, with True for those with a cursor."""
-        self.chosen = chosen or {}
+        self.selected_properties = selected_properties or {}
         """The selected properties per stream, for streams whose catalog entry has properties."""
 
     @property
@@ -164,7 +164,7 @@ CASES = {
         "gallery.yaml",
         gallery_api.gallery,
         {"tokens": "one, two,three"},
-        chosen={"pieces": ["id", "Title", "Year", "Size", "Place"]},
+        selected_properties={"pieces": ["id", "Title", "Year", "Size", "Place"]},
     ),
     "counter": Case("counter.yaml", clinic_api.counter, {"first": 5}),
     "counter-resumed": Case(
@@ -178,7 +178,7 @@ CASES = {
 
 def run_tap_core(case: Case) -> dict[str, Any]:
     """Run a case with tap_core's Airbyte source and return its result."""
-    return _ran(case, [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest"])
+    return _run(case, [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest"])
 
 
 def run_airbyte_cdk(case: Case) -> dict[str, Any]:
@@ -193,25 +193,25 @@ def run_airbyte_cdk(case: Case) -> dict[str, Any]:
     flag = "--components-path" if case.components else ""
     for _ in range(9):
         with suppress(AssertionError):
-            return _ran(case, [str(program), "read", "--manifest-path"], flag)
-    return _ran(case, [str(program), "read", "--manifest-path"], flag)
+            return _run(case, [str(program), "read", "--manifest-path"], flag)
+    return _run(case, [str(program), "read", "--manifest-path"], flag)
 
 
 def load_expected(name: str) -> dict[str, Any]:
     """Return the recorded result of airbyte-cdk for a case."""
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    result: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return result
 
 
-def _ran(case: Case, command: list[str], components_flag: str = "") -> dict[str, Any]:
+def _run(case: Case, command: list[str], components_flag: str = "") -> dict[str, Any]:
     with serving() as server, TemporaryDirectory() as folder:
         server.answers_by(case.api(server.url))
         files = {
             "config": {**case.config, "url": server.url},
-            "catalog": {"streams": [_configured(case, one) for one in _streams(case)]},
-            "state": [_stored(name, state) for name, state in case.state.items()],
+            "catalog": {"streams": [_configured_stream(case, stream) for stream in _streams(case)]},
+            "state": [_state_message(name, state) for name, state in case.state.items()],
         }
-        arguments = [*command, str(_copied(case, Path(folder)))]
+        arguments = [*command, str(_copy_manifest(case, Path(folder)))]
         if components_flag:
             arguments += [components_flag, str(Path(folder, "components.py"))]
         for name, content in files.items():
@@ -219,7 +219,7 @@ def _ran(case: Case, command: list[str], components_flag: str = "") -> dict[str,
                 path = Path(folder, f"{name}.json")
                 path.write_text(json.dumps(content), encoding="utf-8")
                 arguments += [f"--{name}", str(path)]
-        ran = subprocess.run(
+        result = subprocess.run(
             arguments,
             capture_output=True,
             text=True,
@@ -227,12 +227,12 @@ def _ran(case: Case, command: list[str], components_flag: str = "") -> dict[str,
             check=False,
             env={**os.environ, "PYTHONPATH": str(FOLDER.parents[2])},
         )
-        if ran.returncode:
-            raise AssertionError(ran.stdout[-3000:] + ran.stderr[-3000:])
-        return _collect_result(server, ran.stdout)
+        if result.returncode:
+            raise AssertionError(result.stdout[-3000:] + result.stderr[-3000:])
+        return _collect_result(server, result.stdout)
 
 
-def _copied(case: Case, folder: Path) -> Path:
+def _copy_manifest(case: Case, folder: Path) -> Path:
     """Return the manifest, copied next to its components if it has any."""
     if case.components is None:
         return case.manifest
@@ -247,24 +247,24 @@ def _streams(case: Case) -> list[tuple[str, bool]]:
         return list(case.streams.items())
     text = case.manifest.read_text(encoding="utf-8").partition("\nstreams:")[2]
     streams = re.split(r"\n  - ", text.partition("\nspec:")[0])[1:]
-    named = [re.search(r"\n?    name: (\w+)|customers", one) for one in streams]
+    matches = [re.search(r"\n?    name: (\w+)|customers", stream) for stream in streams]
     return [
-        (found[1] or "customers", "incremental_sync" in one)
-        for found, one in zip(named, streams, strict=True)
-        if found
+        (match[1] or "customers", "incremental_sync" in declaration)
+        for match, declaration in zip(matches, streams, strict=True)
+        if match
     ]
 
 
-def _configured(case: Case, stream: tuple[str, bool]) -> dict[str, Any]:
+def _configured_stream(case: Case, stream: tuple[str, bool]) -> dict[str, Any]:
     name, has_cursor = stream
     mode = "incremental" if has_cursor else "full_refresh"
-    chosen = {one: {} for one in case.chosen.get(name, ())}
-    schema = {"type": "object", "properties": chosen} if chosen else {}
+    properties = {property_name: {} for property_name in case.selected_properties.get(name, ())}
+    schema = {"type": "object", "properties": properties} if properties else {}
     declared = {"name": name, "json_schema": schema, "supported_sync_modes": [mode]}
     return {"stream": declared, "sync_mode": mode, "destination_sync_mode": "append"}
 
 
-def _stored(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+def _state_message(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "STREAM",
         "stream": {"stream_descriptor": {"name": name}, "stream_state": state},
@@ -276,7 +276,9 @@ def _stored(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _collect_result(server: Server, output: str) -> dict[str, Any]:
     """Return the distinct requests, and the records and positions of each stream."""
-    requests = sorted({json.dumps(_request(one), sort_keys=True) for one in server.asked})
+    requests = sorted(
+        {json.dumps(_describe_request(request), sort_keys=True) for request in server.asked}
+    )
     records: dict[str, list[Any]] = {}
     states: dict[str, Any] = {}
     for line in output.splitlines():
@@ -286,27 +288,31 @@ def _collect_result(server: Server, output: str) -> dict[str, Any]:
             records.setdefault(record["stream"], []).append(record["data"])
         elif message["type"] == "STATE":
             state = message["state"]["stream"]
-            found = positions(state.get("stream_state") or {})
-            states[state["stream_descriptor"]["name"]] = found
-    for found in records.values():
-        found.sort(key=lambda one: json.dumps(one, sort_keys=True))
-    collected = {"requests": [json.loads(one) for one in requests], "records": records}
-    collected["states"] = {name: found for name, found in states.items() if found}
+            state_positions = positions(state.get("stream_state") or {})
+            states[state["stream_descriptor"]["name"]] = state_positions
+    for state_positions in records.values():
+        state_positions.sort(key=lambda record: json.dumps(record, sort_keys=True))
+    collected = {"requests": [json.loads(request) for request in requests], "records": records}
+    collected["states"] = {
+        name: state_positions for name, state_positions in states.items() if state_positions
+    }
     text: str = json.dumps(collected, sort_keys=True).replace(server.url, "http://the.api")
     result: dict[str, Any] = json.loads(text)
     return result
 
 
-def _request(asked: ReceivedRequest) -> dict[str, Any]:
-    own = {"authorization", "content-type"}
-    headers = {name.lower(): value for name, value in asked.headers.items()}
+def _describe_request(request: ReceivedRequest) -> dict[str, Any]:
+    own_headers = {"authorization", "content-type"}
+    headers = {name.lower(): value for name, value in request.headers.items()}
     return {
-        "asked": f"{asked.method} {asked.path}",
-        "query": asked.query,
+        "asked": f"{request.method} {request.path}",
+        "query": request.query,
         "headers": {
-            name: value for name, value in headers.items() if name in own or name[:2] == "x-"
+            name: value
+            for name, value in headers.items()
+            if name in own_headers or name[:2] == "x-"
         },
-        "body": json.loads(asked.body) if asked.body else None,
+        "body": json.loads(request.body) if request.body else None,
     }
 
 
@@ -315,26 +321,28 @@ def positions(state: Mapping[str, Any]) -> dict[str, str]:
     if state.get("use_global_cursor") and "state" in state:
         state = state["state"]
     if "states" in state:
-        found = {_slice(one["partition"]): _single_value(one["cursor"]) for one in state["states"]}
-        return {name: value for name, value in found.items() if value != _START}
+        cursors = {
+            _slice(entry["partition"]): _single_value(entry["cursor"]) for entry in state["states"]
+        }
+        return {name: value for name, value in cursors.items() if value != _START}
     if "partitions" in state:
         return {
-            _slice(one["context"]): str(one["replication_key_value"])
-            for one in state["partitions"]
-            if "replication_key_value" in one
+            _slice(entry["context"]): str(entry["replication_key_value"])
+            for entry in state["partitions"]
+            if "replication_key_value" in entry
         }
     if "cursor_state" in state:
         return {name: str(value) for name, value in state["cursor_state"].items()}
     if "replication_key_value" in state:
         return {"": str(state["replication_key_value"])}
-    known = {name: one for name, one in state.items() if name not in _NOT_POSITIONS}
+    known = {name: entry_value for name, entry_value in state.items() if name not in _NOT_POSITIONS}
     if len(known) > 1:
         return {name: str(value) for name, value in known.items()}
     return {"": _single_value(known)} if known else {}
 
 
 def _slice(context: Mapping[str, Any]) -> str:
-    known = {name: one for name, one in context.items() if name != "parent_slice"}
+    known = {name: value for name, value in context.items() if name != "parent_slice"}
     return json.dumps(known, sort_keys=True)
 
 

@@ -24,27 +24,27 @@ class _Reports:
         self._url = url
         self._polls: dict[str, Any] = {}
 
-    def answer(self, asked: ReceivedRequest) -> Reply:
+    def answer(self, request: ReceivedRequest) -> Reply:
         """Return the response for the first step of the path."""
-        kind, *rest = asked.path.strip("/").split("/")
+        kind, *ids = request.path.strip("/").split("/")
         if kind == "reports":
-            return self._report(asked, rest[0])
+            return self._report(request, ids[0])
         if kind == "results":
-            page = int(asked.query.get("page", ["1"])[0])
+            page = int(request.query.get("page", ["1"])[0])
             rows = [{"id": number, "deep": {"page": page}} for number in (1, 2, 3)]
             return Reply({"data": rows[2 * page - 2 : 2 * page]})
         if kind == "files":
-            named = [f"{self._url}/sales/{rest[0]}/{number}" for number in (1, 2)]
+            named = [f"{self._url}/sales/{ids[0]}/{number}" for number in (1, 2)]
             return Reply({"files": [{"href": name} for name in named]})
-        return Reply({"sales": _sales, "links": _links, "table": _table}[kind](rest))
+        return Reply({"sales": _sales, "links": _links, "table": _table}[kind](ids))
 
-    def _report(self, asked: ReceivedRequest, name: str) -> Reply:
-        if asked.path.endswith("/removal"):
+    def _report(self, request: ReceivedRequest, name: str) -> Reply:
+        if request.path.endswith("/removal"):
             return Reply("removed", headers={"Content-Type": "text/plain"})
-        if asked.method == "POST":
-            body = json.loads(asked.body)
-            made = "_".join([name, *(body.get(key, "") for key in ("region", "from", "to"))])
-            return Reply({"id": made}, headers={"X-Place": "here"})
+        if request.method == "POST":
+            body = json.loads(request.body)
+            report_id = "_".join([name, *(body.get(key, "") for key in ("region", "from", "to"))])
+            return Reply({"id": report_id}, headers={"X-Place": "here"})
         self._polls[name] = self._polls.get(name, 0) + 1
         return Reply({"state": self._state(name), "links": self._links(name)})
 
@@ -62,17 +62,17 @@ class _Reports:
         return [f"{kind}/{name}/{number}" for number in numbers]
 
 
-def _sales(rest: list[str]) -> bytes:
-    _, region, since, _ = rest[0].split("_")
-    number = int(rest[1])
+def _sales(ids: list[str]) -> bytes:
+    _, region, since, _ = ids[0].split("_")
+    number = int(ids[1])
     day = f"{since[:8]}{int(since[8:]) + number:02}"
     rows = [f"{number};{day};{number}.50;{region}", f"9;{day};0;{region}"]
     return gzip.compress("\n".join(["id;day;net;of", *rows, ""]).encode())
 
 
-def _links(rest: list[str]) -> str:
-    named = {"of": rest[0], "none": None}
-    lines = [{"rows": [{"id": int(rest[1]), **named}, {"id": 8, **named}]}, {"rows": []}]
+def _links(ids: list[str]) -> str:
+    named = {"of": ids[0], "none": None}
+    lines = [{"rows": [{"id": int(ids[1]), **named}, {"id": 8, **named}]}, {"rows": []}]
     return "\n".join(map(json.dumps, lines))
 
 
