@@ -58,7 +58,9 @@ def read_faults(output: bytes, catalog: Mapping[str, Any], code: int = 0) -> lis
     """Return the faults of the output of `read` for a configured catalog and an exit code."""
     if found := envelope_faults(output, {"RECORD", "STATE"}):
         return found
-    reading = _Reading({_named(one["stream"]): one["stream"] for one in catalog["streams"]})
+    reading = _Reading(
+        {_named(stream["stream"]): stream["stream"] for stream in catalog["streams"]}
+    )
     for number, message in enumerate(_messages(output)):
         found += [f"{fault}: line {number}" for fault in reading.faults(message)]
     return [*found, *reading.end(code)]

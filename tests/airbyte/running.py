@@ -57,7 +57,7 @@ class Run:
     def state_of(self) -> dict[str, Any]:
         """The last state of each stream."""
         streams = [state["stream"] for state in self.states]
-        return {one["stream_descriptor"]["name"]: one["stream_state"] for one in streams}
+        return {stream["stream_descriptor"]["name"]: stream["stream_state"] for stream in streams}
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -100,8 +100,8 @@ def configured(
     ``mode`` is the sync mode of the streams that support it.
     """
     chosen = set(names)
-    streams = [one for one in catalog["streams"] if not chosen or one["name"] in chosen]
-    return {"streams": [_configured(one, mode, more) for one in streams]}
+    streams = [stream for stream in catalog["streams"] if not chosen or stream["name"] in chosen]
+    return {"streams": [_configured(stream, mode, more) for stream in streams]}
 
 
 def _configured(stream: Mapping[str, Any], mode: str, more: Mapping[str, Any]) -> dict[str, Any]:

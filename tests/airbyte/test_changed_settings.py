@@ -60,9 +60,9 @@ def test_control_message_has_all_settings_after_the_previous_records(
     assert ended.value.code in {0, None}
     assert read_faults(output, catalog, 0) == []
     messages = [json.loads(line) for line in output.splitlines()]
-    order = [one["type"] for one in messages if one["type"] in {"RECORD", "CONTROL"}]
+    order = [message["type"] for message in messages if message["type"] in {"RECORD", "CONTROL"}]
     assert order == ["RECORD", "CONTROL", "RECORD"]
-    [control] = [one["control"] for one in messages if one["type"] == "CONTROL"]
+    [control] = [message["control"] for message in messages if message["type"] == "CONTROL"]
     assert control["type"] == "CONNECTOR_CONFIG"
     config = control["connectorConfig"]["config"]
     assert config == {"session_key": SECRET, "url": "u", "page": 7}

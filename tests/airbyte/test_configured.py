@@ -94,8 +94,8 @@ def test_discovered_catalog_is_read_as_full_refresh_append() -> None:
     message = {"type": "CATALOG", "catalog": plain}
     lines = "\n".join(map(json.dumps, ({"type": "LOG", "log": "a CATALOG"}, ["CATALOG"], message)))
     wanted = parse_configured_catalog(json.dumps(plain), "f")
-    assert [one.sync_mode for one in wanted.streams] == ["full_refresh"]
-    assert [one.destination_sync_mode for one in wanted.streams] == ["append"]
+    assert [stream.sync_mode for stream in wanted.streams] == ["full_refresh"]
+    assert [stream.destination_sync_mode for stream in wanted.streams] == ["append"]
     for text in (json.dumps(message), lines, lines.encode(), "\ufeff" + json.dumps(plain) + "\n\0"):
         assert parse_configured_catalog(text, "f") == wanted
 

@@ -46,13 +46,15 @@ class Reader:
         return [json.loads(line) for line in self.text.splitlines()]
 
     def states(self, *events: Any) -> list[dict[str, Any]]:
-        return [each["state"] for each in self.tell(*events) if each["type"] == "STATE"]
+        return [message["state"] for message in self.tell(*events) if message["type"] == "STATE"]
 
     def statuses(self, *events: Any) -> list[tuple[str, str]]:
         statuses = [
-            each["trace"]["stream_status"] for each in self.tell(*events) if "trace" in each
+            message["trace"]["stream_status"]
+            for message in self.tell(*events)
+            if "trace" in message
         ]
-        return [(each["stream_descriptor"]["name"], each["status"]) for each in statuses]
+        return [(status["stream_descriptor"]["name"], status["status"]) for status in statuses]
 
 
 def rows(stream: StreamId, *bodies: bytes, at: Any = AT) -> Rows:
@@ -89,7 +91,7 @@ def test_record_has_stream_namespace_data_and_time() -> None:
 def test_emitted_at_is_the_time_of_the_row_or_now() -> None:
     reader = Reader()
     messages = reader.tell(rows(A, b"{}", b"{}", at=[AT, None]), rows(A, b"{}", at=None))
-    found = [each["record"]["emitted_at"] for each in messages if each["type"] == "RECORD"]
+    found = [message["record"]["emitted_at"] for message in messages if message["type"] == "RECORD"]
     assert found[0] == AT_MS
     assert min(found[1:]) > 1_790_000_000_000
 
@@ -205,7 +207,7 @@ def test_stream_has_a_state_before_it_is_complete() -> None:
     """ST6, ST7: also without records, and when the state did not change."""
     reader = Reader()
     messages = reader.tell(started(A), completed(A))
-    assert [each["type"] for each in messages] == ["TRACE", "STATE", "TRACE"]
+    assert [message["type"] for message in messages] == ["TRACE", "STATE", "TRACE"]
     assert messages[1]["state"]["stream"]["stream_state"] == {}
     reader.tell(started(B), document(**{"main-b": {"y": 1}}))
     (state,) = reader.states(rows(B, b"{}"), completed(B))

@@ -92,7 +92,7 @@ def sync_family(*, takes_estimates: bool) -> Collector:
 def test_sync_emits_statuses_of_selected_streams() -> None:
     """TR4: child streams start with their parent and end after it."""
     statuses = sync_family(takes_estimates=False).of(StreamStatus)
-    assert [(each.stream.name, each.progress) for each in statuses] == [
+    assert [(status.stream.name, status.progress) for status in statuses] == [
         ("parent", Progress.STARTED),
         ("child", Progress.STARTED),
         ("parent", Progress.COMPLETE),
@@ -141,7 +141,10 @@ def read_estimates(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any,
     tap.set_protocol_writer(collector)
     tap.sync_all()
     estimates = collector.of(Estimate)
-    return [(each.stream.name, each.is_total, each.rows, each.nbytes) for each in estimates]
+    return [
+        (estimate.stream.name, estimate.is_total, estimate.rows, estimate.nbytes)
+        for estimate in estimates
+    ]
 
 
 def test_updated_estimate_is_emitted_after_the_previous_rows(caplog: Any) -> None:
@@ -160,7 +163,7 @@ def test_total_estimate_of_the_tap_replaces_those_of_streams() -> None:
     parent = tap.streams["parent"]
     parent.get_records = lambda _: iter([tap.update_estimate(11)])  # type: ignore[method-assign]
     estimates = read_estimates(tap)
-    assert [one for one in estimates if one[1]] == [
+    assert [estimate for estimate in estimates if estimate[1]] == [
         ("tap-growing", True, 9, 90),
         ("tap-growing", True, 11, None),
     ]
@@ -200,7 +203,9 @@ def test_estimate_of_a_table_counts_the_rows_of_its_query(
     collector = Collector(takes_estimates=True)
     tap.set_protocol_writer(collector)
     tap.sync_all()
-    assert [(one.rows, one.nbytes) for one in collector.of(Estimate)] == [(rows, None)]
+    assert [(estimate.rows, estimate.nbytes) for estimate in collector.of(Estimate)] == [
+        (rows, None)
+    ]
     assert sum(len(chunk.rows) for chunk in collector.of(Rows)) == rows
 
 
@@ -388,7 +393,7 @@ def test_table_is_read_incrementally_by_the_users_cursor(tmp_path: Path) -> None
     del chosen["streams"][0]["stream"]["json_schema"]["properties"]["name"]
     first = airbyte(tap, "read", tmp_path, config=config, catalog=chosen)
     assert first.records("users") == [{"id": row[0], "day": row[2]} for row in rows]
-    assert {each["namespace"] for each in first.of_type("RECORD")} == {"main"}
+    assert {message["namespace"] for message in first.of_type("RECORD")} == {"main"}
     again = airbyte(tap, "read", tmp_path, config=config, catalog=chosen, state=first.states)
     assert again.records("users") == [{"id": 5, "day": "2024-01-05"}]
     nothing = airbyte(tap, "read", tmp_path, config=config, catalog={"streams": []})

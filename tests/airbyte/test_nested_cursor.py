@@ -166,8 +166,8 @@ def read(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Read:
         assert ended.value.code in {0, None}
         assert read_faults(output, catalog, 0) == []
         messages = [json.loads(line) for line in output.splitlines()]
-        rows = [one["record"]["data"] for one in messages if one["type"] == "RECORD"]
-        states = [one["state"] for one in messages if one["type"] == "STATE"]
+        rows = [message["record"]["data"] for message in messages if message["type"] == "RECORD"]
+        states = [message["state"] for message in messages if message["type"] == "STATE"]
         return rows, states[-1]
 
     return run
@@ -242,7 +242,7 @@ def test_default_cursor_may_be_nested() -> None:
     tap = TapRows()
     for stream in tap.streams.values():
         stream.replication_key = "meta.by.n"
-    streams = {one["name"]: one for one in build_catalog(tap.streams)["streams"]}
+    streams = {stream["name"]: stream for stream in build_catalog(tap.streams)["streams"]}
     assert streams["rows"]["default_cursor_field"] == NUMBER
     assert streams["rows"]["source_defined_cursor"] is False
     assert _selected(tap, configured("rows", []))["rows"].replication_key == "meta.by.n"
@@ -254,7 +254,9 @@ def test_source_defined_cursor_may_be_nested(
 ) -> None:
     """CU3, DI6: it is discovered as a path, tracked, and resumed from."""
     tap = TapRows(config=MAPS)
-    [stream] = [one for one in build_catalog(tap.streams)["streams"] if one["name"] == name]
+    [stream] = [
+        stream for stream in build_catalog(tap.streams)["streams"] if stream["name"] == name
+    ]
     assert stream["source_defined_cursor"] is True
     assert stream["default_cursor_field"] == path
     entry = {"stream": stream, "sync_mode": "incremental", "destination_sync_mode": "append"}

@@ -39,18 +39,18 @@ def read(program: tuple[str, ...], folder: Path, catalog: Any, **more: Any) -> R
 def test_names_may_be_any_text_and_namespaces_distinguish_streams(tmp_path: Path) -> None:
     """E13, RD3, RD4, DI3, DI8, DI9: in the catalog, in records, states and statuses."""
     catalog = discover_catalog(ODD, tmp_path)
-    names = {(one.get("namespace"), one["name"]) for one in catalog["streams"]}
+    names = {(stream.get("namespace"), stream["name"]) for stream in catalog["streams"]}
     odd = 'Grün / ☃ "quoted"\\'
     twins = {("space 1", "twin"), ("space 2", "twin")}
     assert names == {("schéma a", odd), (None, "free"), *twins}
     run = read(ODD, tmp_path, configured(catalog, mode="full_refresh"))
     assert (run.code, model_faults(run.output)) == (0, [])
     assert run.records(odd) == [{"": "ünïcode\u2028", "a.b ": 1}]
-    spoken = {(one.get("namespace"), one["stream"]) for one in run.of_type("RECORD")}
+    spoken = {(message.get("namespace"), message["stream"]) for message in run.of_type("RECORD")}
     assert spoken == names
     chosen = configured(catalog)
     chosen["streams"] = [
-        one for one in chosen["streams"] if one["stream"].get("namespace") == "space 2"
+        stream for stream in chosen["streams"] if stream["stream"].get("namespace") == "space 2"
     ]
     assert read(ODD, tmp_path, chosen).records("twin") == [{"id": 2}]
 
@@ -127,7 +127,7 @@ def test_streams_with_a_shared_state_have_a_global_state(tmp_path: Path) -> None
     assert {state["type"] for state in first.states} == {"GLOBAL"}
     last = first.states[-1]["global"]
     assert last["shared_state"] == {"log_position": 3}
-    names = {one["stream_descriptor"]["name"] for one in last["stream_states"]}
+    names = {entry["stream_descriptor"]["name"] for entry in last["stream_states"]}
     assert names == {"left", "right"}
     assert len(first.of_type("RECORD")) == 6
     for given in (first.states, [first.states[-1]], first.states[-1]):

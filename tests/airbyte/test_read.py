@@ -91,8 +91,8 @@ def test_custom_message_writer_is_ignored_with_a_warning(tmp_path: Path) -> None
     assert run.code == 0
     assert run.records("users") == [{"id": 1}, {"id": 2}]
     warned = [log["message"] for log in run.of_type("LOG") if log["level"] == "WARN"]
-    assert any("'Lines' is not used" in each for each in warned)
-    assert any("overrides write_message" in each for each in warned)
+    assert any("'Lines' is not used" in warning for warning in warned)
+    assert any("overrides write_message" in warning for warning in warned)
     assert "printed by himself" in run.log
 
 
@@ -136,7 +136,7 @@ TapOwn.cli()
 
 def states_up_to(run: Run, count: int) -> list[dict[str, Any]]:
     """Return the last state of each stream among the first ``count`` states."""
-    last = {each["stream"]["stream_descriptor"]["name"]: each for each in run.states[:count]}
+    last = {state["stream"]["stream_descriptor"]["name"]: state for state in run.states[:count]}
     return list(last.values())
 
 
@@ -182,7 +182,7 @@ def test_lines_of_concurrent_threads_are_not_interleaved(tmp_path: Path) -> None
     """Streams and partitions are read concurrently; each stream has its statuses."""
     catalog = chosen(tmp_path, "cells", "leaves", "veins")
     run = read(tmp_path, catalog)
-    statuses = [each["status"] for each in run.traces("STREAM_STATUS")]
+    statuses = [trace["status"] for trace in run.traces("STREAM_STATUS")]
     assert statuses.index("COMPLETE") > max(
         n for n, each in enumerate(statuses) if each == "RUNNING"
     )
@@ -198,7 +198,7 @@ def test_lines_of_concurrent_threads_are_not_interleaved(tmp_path: Path) -> None
 def test_unconfigured_parent_has_no_statuses_or_states(tmp_path: Path) -> None:
     run = read(tmp_path, chosen(tmp_path, "veins"))
     assert len(run.records("veins")) == 4
-    names = {each["stream_descriptor"]["name"] for each in run.traces("STREAM_STATUS")}
+    names = {trace["stream_descriptor"]["name"] for trace in run.traces("STREAM_STATUS")}
     assert names == {"veins"} == set(run.state_of)
 
 

@@ -76,7 +76,7 @@ def entry(name: str, *fields: str, mode: str = "incremental", **more: Any) -> di
 
 
 def discovered(tap: Tap) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in build_catalog(tap.streams)["streams"]}
+    return {stream["name"]: stream for stream in build_catalog(tap.streams)["streams"]}
 
 
 # discover

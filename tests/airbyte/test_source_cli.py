@@ -213,7 +213,7 @@ def test_check_does_not_wait_for_an_unavailable_source(api: Any, tmp_path: Path)
     """`check` does not wait for a closed port or for Retry-After; a read would wait for minutes."""
     answers = {"/token": Reply("busy", 503, {"Retry-After": "600"})}
     with serving() as server:
-        server.answers_by(lambda asked: answers.get(asked.path, Reply("later", 429)))
+        server.answers_by(lambda request: answers.get(request.path, Reply("later", 429)))
         begin = time.monotonic()
         for more in ({"api_key": "right"}, {"refresh_token": "t-1"}):
             run = airbyte(api, "check", tmp_path, config={"url": server.url, **more})
@@ -243,7 +243,9 @@ def test_new_refresh_token_is_sent_to_the_client_and_saved_if_writable(
     """CT1: a read-only configuration file is not an error."""
     with serving() as server:
         answer = {"access_token": "right", "expires_in": 3600, "refresh_token": "t-2"}
-        server.answers_by(lambda asked: Reply(answer) if asked.path == "/token" else login(asked))
+        server.answers_by(
+            lambda request: Reply(answer) if request.path == "/token" else login(request)
+        )
         config = {"url": server.url, "refresh_token": "t-1"}
         [catalog] = airbyte(api, "discover", tmp_path, config=config).of_type("CATALOG")
         (tmp_path / "config.json").chmod(mode)
@@ -307,7 +309,7 @@ def test_cli_in_one_process_returns_output_and_exit_code(tmp_path: Path, capsys:
     (tmp_path / "config.json").write_text('{"interrupted": true}')
     code, run = called("read", *config, "--catalog", str(tmp_path / "catalog.json"))
     assert code == -signal.SIGINT
-    assert [each["status"] for each in run.traces("STREAM_STATUS")][-1] == "INCOMPLETE"
+    assert [trace["status"] for trace in run.traces("STREAM_STATUS")][-1] == "INCOMPLETE"
     assert called("check")[0] == 1
     assert called("read", "--help")[1].output.startswith(b"Usage: tap-here read")
     with pytest.raises(SystemExit) as ended, redirect_stdout(io.StringIO()):

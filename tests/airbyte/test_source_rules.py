@@ -160,7 +160,7 @@ def test_settings_invalid_by_the_specification_are_refused(folder: Path) -> None
 
 def test_catalog_describes_each_stream(catalog: dict[str, Any]) -> None:
     """DI3, DI4, DI5, DI6, DI7, DI13: name, schema, modes, cursor path and key paths."""
-    streams = {one["name"]: one for one in catalog["streams"]}
+    streams = {stream["name"]: stream for stream in catalog["streams"]}
     assert list(streams) == STREAMS
     for name, stream in streams.items():
         jsonschema.Draft7Validator.check_schema(stream["json_schema"])
@@ -283,7 +283,7 @@ def test_failed_source_writes_an_error_trace_and_incomplete(
     assert "Traceback" in trace["stack_trace"]
     assert TOKEN.encode() not in run.output
     statuses = {
-        one["stream_descriptor"]["name"]: one["status"] for one in run.traces("STREAM_STATUS")
+        trace["stream_descriptor"]["name"]: trace["status"] for trace in run.traces("STREAM_STATUS")
     }
     assert statuses[stream] == "INCOMPLETE"
     assert read_faults(run.output, given, run.code) == []
@@ -417,7 +417,9 @@ def test_state_written_by_pyairbyte_is_accepted(
 def test_stream_status_is_started_running_complete(whole: Run, stream: str) -> None:
     """TR1, TR4: each trace has a time."""
     statuses = whole.traces("STREAM_STATUS")
-    own_statuses = [one["status"] for one in statuses if one["stream_descriptor"]["name"] == stream]
+    own_statuses = [
+        status["status"] for status in statuses if status["stream_descriptor"]["name"] == stream
+    ]
     assert (own_statuses[0], own_statuses[1], own_statuses[-1]) == (
         "STARTED",
         "RUNNING",

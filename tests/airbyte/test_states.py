@@ -42,7 +42,7 @@ def parsed(document: Any) -> InputState:
 
 
 def lines(*documents: Any) -> str:
-    return "".join(json.dumps(one) + "\n" for one in documents)
+    return "".join(json.dumps(message) + "\n" for message in documents)
 
 
 def select_streams(*names: str) -> dict[str, Any]:

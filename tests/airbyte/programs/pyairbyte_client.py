@@ -37,7 +37,7 @@ def main(asked):
 def secrets(source):
     """Return the settings that the specification marks as secret."""
     properties = source.config_spec["properties"]
-    return [name for name, one in properties.items() if one.get("airbyte_secret")]
+    return [name for name, schema in properties.items() if schema.get("airbyte_secret")]
 
 
 def read(source, asked):
