@@ -37,24 +37,24 @@ class TokenServer:
 
     def __init__(self, server: Server, first: str = "refresh-0") -> None:
         self.url = f"{server.url}/oauth/token"
-        self.good = first
-        self.refused: list[str] = []
-        self.given = 0
-        self.seen: list[dict[str, str]] = []
+        self.current_token = first
+        self.refused_tokens: list[str] = []
+        self.issued_count = 0
+        self.bodies: list[dict[str, str]] = []
         self._lock = threading.Lock()
         server.answers_by(self._answer)
 
     def _answer(self, request: ReceivedRequest) -> Reply:
         body = dict(parse_qsl(request.body.decode()))
         with self._lock:
-            self.seen.append(body)
-            if body.get("refresh_token") != self.good:
-                self.refused.append(body.get("refresh_token", ""))
+            self.bodies.append(body)
+            if body.get("refresh_token") != self.current_token:
+                self.refused_tokens.append(body.get("refresh_token", ""))
                 return Reply({"error": "invalid_grant"}, status=400)
-            self.given += 1
-            self.good = f"refresh-{self.given}"
-            token = {"access_token": f"access-{self.given}", "expires_in": 3600}
-            return Reply({**token, "refresh_token": self.good})
+            self.issued_count += 1
+            self.current_token = f"refresh-{self.issued_count}"
+            token = {"access_token": f"access-{self.issued_count}", "expires_in": 3600}
+            return Reply({**token, "refresh_token": self.current_token})
 
 
 class Login(OAuthAuthenticator):

@@ -179,7 +179,7 @@ def collect_refusal(module: Any) -> Any:
         oauth_request_body: Any = {"grant_type": "client_credentials"}
 
         def handle_error(self, *, content: str, status_code: int | None) -> None:
-            self.seen = [content, status_code]
+            self.error_arguments = [content, status_code]
 
     with serve_response(400, {"error": "invalid_client"}) as (url, requests_received):
         login = Login(auth_endpoint=url)
@@ -187,7 +187,7 @@ def collect_refusal(module: Any) -> Any:
             login.update_access_token()
         except RuntimeError as error:
             message = str(error).partition(")")[0]
-            return [message, login.seen, len(requests_received), login.is_token_valid()]
+            return [message, login.error_arguments, len(requests_received), login.is_token_valid()]
         return None
 
 

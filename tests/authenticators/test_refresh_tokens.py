@@ -33,9 +33,9 @@ def test_used_refresh_token_is_never_sent_again(tokens):
     authenticator = refreshing(tokens)
     for _ in range(4):
         authenticator.update_access_token()
-    sent = [body["refresh_token"] for body in tokens.seen]
+    sent = [body["refresh_token"] for body in tokens.bodies]
     assert sent == ["refresh-0", "refresh-1", "refresh-2", "refresh-3"]
-    assert tokens.refused == []
+    assert tokens.refused_tokens == []
     assert authenticator.access_token == "access-4"
     assert authenticator.refresh_token == "refresh-4"
 
@@ -62,8 +62,8 @@ def test_old_refresh_token_of_the_author_is_replaced_by_the_newest(tokens):
     authenticator = Held(auth_endpoint=tokens.url)
     for _ in range(3):
         authenticator.update_access_token()
-    assert tokens.refused == []
-    assert tokens.seen[2] == {
+    assert tokens.refused_tokens == []
+    assert tokens.bodies[2] == {
         "grant_type": "refresh_token",
         "refresh_token": "refresh-2",
         "scope": "a",
@@ -78,7 +78,7 @@ def test_authenticators_of_a_tap_share_new_refresh_tokens(tokens):
     late._config = {"refresh_token": "refresh-0"}
     late.attach(Stream(_tap=tap))
     late.update_access_token()
-    assert tokens.refused == []
+    assert tokens.refused_tokens == []
 
 
 def test_authenticators_of_different_taps_do_not_share_refresh_tokens(tokens):
@@ -86,7 +86,7 @@ def test_authenticators_of_different_taps_do_not_share_refresh_tokens(tokens):
     for tap in (Tap(), None, SimpleNamespace()):
         with pytest.raises(AccessTokenError):
             refreshing(tokens, tap=tap).update_access_token()
-    assert tokens.refused == ["refresh-0"] * 3
+    assert tokens.refused_tokens == ["refresh-0"] * 3
 
 
 def test_threads_with_separate_authenticators_refresh_one_after_another(tokens):
@@ -101,7 +101,7 @@ def test_threads_with_separate_authenticators_refresh_one_after_another(tokens):
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert (tokens.given, tokens.refused) == (8, [])
+    assert (tokens.issued_count, tokens.refused_tokens) == (8, [])
 
 
 def test_refresh_token_is_kept_if_the_response_has_no_new_one(server, tokens, caplog):
@@ -173,7 +173,7 @@ def test_next_run_uses_the_written_refresh_token(tokens, config_file):
     for _ in range(3):
         settings = json.loads(config_file.read_text())
         refreshing(tokens, tap=Tap(config_file), **settings).update_access_token()
-    assert tokens.refused == []
+    assert tokens.refused_tokens == []
 
 
 @pytest.mark.parametrize("tap", [None, Tap(), Tap(3)])

@@ -164,12 +164,12 @@ def test_refusal_that_is_not_json_is_not_shown(server, caplog):
 def test_handle_error_receives_the_complete_response(server):
     class Curious(Login):
         def handle_error(self, *, content, status_code):
-            self.seen = (content, status_code)
+            self.error_arguments = (content, status_code)
 
     server.answers(Reply("top-secret", status=400))
     authenticator = login(server, Curious)
     failure(authenticator)
-    assert authenticator.seen == ("top-secret", 400)
+    assert authenticator.error_arguments == ("top-secret", 400)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,6 @@ class BucketLoad(Load):
         """Return the rows of the job's tables."""
         return read_by_spark(json.loads(self.config().read_text()), *names)
 
-    def left(self) -> list[str]:
+    def list_staging(self) -> list[str]:
         """Return the keys below the job's staging address."""
         return self.server.keys(self.bucket, "staging/")

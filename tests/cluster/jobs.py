@@ -28,7 +28,7 @@ from tests.cluster.tables import read_tables
 if TYPE_CHECKING:
     from tests.cluster.standalone import Standalone
 
-__all__ = ["FinishedRun", "Job", "RunProcess", "differences", "ordered", "until"]
+__all__ = ["FinishedRun", "Job", "RunProcess", "differences", "ordered", "wait_until"]
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE: Final = 1800
@@ -71,7 +71,7 @@ class Job:
     environ: dict[str, str] = field(default_factory=dict)
     path: tuple[Path, ...] = (ROOT,)
     """The module search path on all machines."""
-    begun: list[RunProcess] = field(default_factory=list, init=False)
+    processes: list[RunProcess] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         """Create the folder, and fill in the settings that every job has."""
@@ -115,12 +115,12 @@ class Job:
         if self.catalog is not None:
             arguments += ["--catalog", self._file("catalog", self.catalog)]
         arguments += ["--config", self._file("target", settings)]
-        self.begun.append(RunProcess(self, name, [sys.executable, "-c", TARGET, *arguments]))
-        return self.begun[-1]
+        self.processes.append(RunProcess(self, name, [sys.executable, "-c", TARGET, *arguments]))
+        return self.processes[-1]
 
     def close(self) -> None:
         """Kill the runs that have not ended, after a failed test."""
-        for running in self.begun:
+        for running in self.processes:
             if running.alive:
                 running.kill()
 
@@ -187,7 +187,7 @@ class Job:
         state: dict[str, Any] = json.loads(last.state) if last and last.state else {}
         return state
 
-    def left_behind(self) -> list[str]:
+    def list_staging(self) -> list[str]:
         """Return the names left in the staging folder."""
         staging = self.folder / "staging"
         return sorted(path.name for path in staging.iterdir()) if staging.exists() else []
@@ -221,7 +221,7 @@ class RunProcess:
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait for a condition; fail if the process ends before."""
-        until(lambda: holds() or not self.alive)
+        wait_until(lambda: holds() or not self.alive)
         assert self.alive, self.read_log()[-8000:]
 
     def signal(self, number: int) -> None:
@@ -262,7 +262,7 @@ class RunProcess:
         return FinishedRun(code, self._out.read_text(), self.read_log())
 
 
-def until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait for a condition."""
     end = time.monotonic() + seconds
     while not holds():

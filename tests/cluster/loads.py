@@ -128,7 +128,7 @@ class Load:
         """Return the rows of the job's tables."""
         return read_tables(self.tables, self.form, *names)
 
-    def left(self) -> list[str]:
+    def list_staging(self) -> list[str]:
         """Return the names in the staging folder."""
         return sorted(path.name for path in self.staging.glob("*"))
 
@@ -172,7 +172,7 @@ class TargetProcess:
         report_document: dict[str, Any] = json.loads(text.removeprefix("REPORT: "))
         return report_document
 
-    def until(self, holds: Callable[[], Any]) -> None:
+    def wait_until(self, holds: Callable[[], Any]) -> None:
         """Wait for a condition while the process runs."""
         end = time.monotonic() + PATIENCE
         while not holds():
@@ -182,7 +182,7 @@ class TargetProcess:
 
     def until_state(self, value: Any) -> None:
         """Wait until a state is emitted."""
-        self.until(lambda: value in self.states())
+        self.wait_until(lambda: value in self.states())
 
     def jvm(self) -> int | None:
         """Return the process id of its JVM, once it is known."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.jobs import ROOT, FinishedRun, Job, RunProcess, differences, until
+from tests.cluster.jobs import ROOT, FinishedRun, Job, RunProcess, differences, wait_until
 from tests.cluster.standalone import Standalone
 
 __all__ = ["SOURCES", "Scenario", "main"]
@@ -105,7 +105,7 @@ class Scenario:
         self.job.run().check()
         difference = differences(self.job, alone, self.source.streams)
         assert difference == {}, difference
-        assert self.job.left_behind() == []
+        assert self.job.list_staging() == []
 
     def _run_and_kill(self) -> None:
         """Start a run, kill a part of it at a random moment, and wait for the end."""
@@ -128,7 +128,7 @@ class Scenario:
         for index, worker in enumerate(cluster.all):
             if not worker.alive:
                 cluster.restart_worker(index)
-        until(lambda: not cluster.applications())
+        wait_until(lambda: not cluster.applications())
 
     def _check_not_ahead(self, expected: dict[str, list[dict[str, Any]]]) -> None:
         """Check that the rows that each bookmark covers are in the table."""

@@ -28,7 +28,7 @@ def test_executors_upsert_rows_with_keys(standalone: Standalone, tmp_path: Path)
     names = {row["id"]: row["name"] for row in load.rows("a")["a"]}
     assert names == {n: "old" if n < 100 else "new" for n in range(300)}
     assert len(load.rows("a")["a"]) == 300
-    assert load.left() == []
+    assert load.list_staging() == []
     (app,) = (
         app
         for app in standalone.state()["completedapps"]
@@ -80,7 +80,7 @@ def test_every_write_mode_gives_the_tables_of_one_machine(
     if form == "parquet":  # parquet cannot replace rows
         expected = sorted([*expected, *((n, "old") for n in range(50, 100))])
     assert upserted == expected
-    assert load.left() == []
+    assert load.list_staging() == []
 
 
 @pytest.mark.thorough
@@ -92,7 +92,7 @@ def test_doctor_checks_the_folders_on_the_executors(standalone: Standalone, tmp_
     assert process.returncode == 0, output + process.stderr.decode()
     assert f"they read and write in staging ({load.staging}) and path ({load.tables})" in output
     assert not load.tables.exists()
-    assert load.left() == []
+    assert load.list_staging() == []
 
 
 @pytest.mark.thorough
@@ -152,7 +152,7 @@ def test_folder_missing_on_one_worker_is_rejected_before_any_write(
         assert "a folder that every worker has under the same path" in run.read_log()
         assert run.states() == []
         assert load.rows("a") == {"a": []}
-        assert load.left() == []
+        assert load.list_staging() == []
 
 
 @pytest.mark.thorough

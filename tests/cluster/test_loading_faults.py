@@ -44,7 +44,7 @@ def check(load: Load, rounds: int, *streams: str) -> None:
     if "kept" in streams:
         assert len(tables["kept"]) == KEYS
         assert {row["k"]: row["n"] for row in tables["kept"]} == {n % KEYS: n for n in ns}
-    assert load.left() == []
+    assert load.list_staging() == []
 
 
 def send_first_round(run: TargetProcess, *streams: str) -> None:
@@ -191,12 +191,12 @@ def test_sigterm_ends_a_run_that_waits_for_executors(
     load = Load(tmp_path, standalone, settings={"spark": {"spark.executor.memory": "64g"}})
     with load.running() as run:
         run.send(SCHEMAS, rows(1, "log"), state(1))
-        run.until(lambda: "has not accepted any resources" in run.read_log())
+        run.wait_until(lambda: "has not accepted any resources" in run.read_log())
         run.process.send_signal(signal.SIGTERM)
         assert run.end() == 1, run.read_log()
     assert "before the cluster had assigned executors" in run.report()["outcome"]
     assert run.states() == []
-    assert load.left() == []
+    assert load.list_staging() == []
 
 
 ENDED = """

@@ -108,7 +108,7 @@ def test_every_write_mode_gives_the_tables_of_a_local_folder(
     assert upserted == [(n, "old" if n < 50 else "new") for n in range(150)]
     assert sorted(row["id"] for row in tables["whole"]) == [*range(40, 60)]
     assert sorted(row["n"] for row in tables["files"]) == [*range(20)]
-    assert job.left() == []
+    assert job.list_staging() == []
 
 
 def test_killed_run_is_resumed_and_its_files_removed(
@@ -122,7 +122,7 @@ def test_killed_run_is_resumed_and_its_files_removed(
         run.until_state(50)
         server.close_proxy()  # its next operation fails half way
         run.send(*(record("a", id=n, name="old") for n in range(50, 100)), state(100))
-        run.until(lambda: "100 received" in run.read_log())
+        run.wait_until(lambda: "100 received" in run.read_log())
         run.kill()
         assert run.states() == [50]
     server.open_proxy()
@@ -137,7 +137,7 @@ def test_killed_run_is_resumed_and_its_files_removed(
     assert done.states()[-1] == 120
     names = {row["id"]: row["name"] for row in job.rows("a")["a"]}
     assert names == {n: "old" if n < 40 else "new" for n in range(120)}
-    assert job.left() == [f"{other}/rows-1/young"]
+    assert job.list_staging() == [f"{other}/rows-1/young"]
 
 
 def test_operation_is_retried_while_the_server_is_unavailable(
@@ -151,13 +151,13 @@ def test_operation_is_retried_while_the_server_is_unavailable(
         server.close_proxy()
         try:
             run.send(*(record("a", n=n) for n in range(50, 100)), state(100))
-            run.until(lambda: "failed and is repeated" in run.read_log())
+            run.wait_until(lambda: "failed and is repeated" in run.read_log())
         finally:
             server.open_proxy()
         assert run.end() == 0, run.read_log()
         assert run.states() == [50, 100]
     assert sorted(row["n"] for row in job.rows("a")["a"]) == [*range(100)]
-    assert job.left() == []
+    assert job.list_staging() == []
 
 
 @pytest.mark.parametrize("wrong", ["keys", "bucket"])
@@ -207,7 +207,7 @@ def test_cluster_with_object_storage_needs_no_shared_folder(
     assert run.states()[-1] == 200
     names = {row["id"]: row["name"] for row in job.rows("a")["a"]}
     assert names == {n: "old" if n < 50 else "new" for n in range(150)}
-    assert job.left() == []
+    assert job.list_staging() == []
 
 
 def _folder(bucket: str, run: str, machine: str | None) -> str:

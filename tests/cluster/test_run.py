@@ -47,7 +47,7 @@ def run_both_ways(
     piped = alone.pipe(alone.state() if resumes else None).check()
     assert differences(job, alone, streams) == {}
     assert ordered(spread.state) == ordered(piped.state)
-    assert job.left_behind() == []
+    assert job.list_staging() == []
     return spread, piped
 
 
@@ -74,7 +74,7 @@ def test_tap_runs_on_a_cluster_in_one_application(job: Job) -> None:
     assert job.state() == result.state
     assert running.process.pid not in job.faults.readers("orders")
     assert job.faults.visits("orders") == 7
-    assert job.left_behind() == []
+    assert job.list_staging() == []
 
 
 @pytest.mark.thorough

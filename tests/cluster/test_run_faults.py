@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.faulty_taps import FaultyTap
-from tests.cluster.jobs import Job, until
+from tests.cluster.jobs import Job, wait_until
 from tests.cluster.rate_limited_server import RateLimitedServer
 from tests.cluster.standalone import Standalone
 from tests.server_thread import serve_in_thread
@@ -89,7 +89,7 @@ def check_whole(job: Job, *streams: str) -> None:
     """Check that tables contain each row of the source once."""
     for stream in streams or ("orders",):
         assert read_loaded_ids(job, stream) == source(job, stream)
-    assert job.left_behind() == []
+    assert job.list_staging() == []
 
 
 def check_all_but(job: Job, *shops: int) -> str:
@@ -99,7 +99,7 @@ def check_all_but(job: Job, *shops: int) -> str:
     assert read_shops(job, "orders") == other_shops
     expected = Counter(row for row in source(job, "orders") if json.loads(row)[0] in other_shops)
     assert read_loaded_ids(job, "orders") == expected
-    assert job.left_behind() == []
+    assert job.list_staging() == []
     assert [shop for shop in shops if f"{{'shop': {shop}}}" not in result.err] == []
     assert "Traceback" not in result.err
     return result.err
@@ -156,7 +156,7 @@ def test_killed_driver_is_resumed_by_the_next_run(job: Job, kind: str) -> None:
     running.wait_for_visits("orders", 3)
     running.kill()
     check_not_ahead(job)
-    until(lambda: not job.cluster.applications())
+    wait_until(lambda: not job.cluster.applications())
     running = job.start()
     running.wait_until(lambda: any((job.tables / "orders").glob("*")))
     running.kill()
@@ -187,7 +187,7 @@ def test_sigterm_ends_the_driver_and_the_next_run_completes(job: Job) -> None:
     result = running.end()
     assert result.code in {0, 128 + signal.SIGTERM, -signal.SIGTERM}, result.err[-4000:]
     check_not_ahead(job)
-    until(lambda: not job.cluster.applications())
+    wait_until(lambda: not job.cluster.applications())
     job.run().check()
     check_whole(job)
 

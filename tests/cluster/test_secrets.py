@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.jobs import Job, until
+from tests.cluster.jobs import Job, wait_until
 from tests.cluster.standalone import Standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
@@ -125,7 +125,7 @@ def test_run_shows_no_secret_in_pages_logs_plans_or_errors(job: Job) -> None:
     broken = running.end().check(1)
     job.config["streams"] = ["refused"]
     rejected = job.run().check(1)
-    until(lambda: not job.cluster.applications())
+    wait_until(lambda: not job.cluster.applications())
     workers = [worker.folder for worker in job.cluster.all]
     contents |= files(job.folder / "staging", job.tables, folder.parent / "events", *workers)
     logs = {"broken": broken.err, "refused": rejected.err}

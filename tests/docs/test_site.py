@@ -206,7 +206,7 @@ class SiteHandler(SimpleHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.visits.found = json.loads(body)
+        self.visits.results = json.loads(body)
         self.send_response(204)
         self.end_headers()
         self.visits.is_done.set()
@@ -243,7 +243,7 @@ def test_browser_walks_all_pages_and_finds_words(site: Path, tmp_path: Path) -> 
             is_done = visits.is_done.wait(600)
             browser.terminate()
     assert is_done, "the browser has not reported"
-    walk = visits.found
+    walk = visits.results
     assert "error" not in walk, walk["error"]
     assert len(walk["pages"]) == len(PAGES) - 1  # all but the start page
     for address, page in walk["pages"].items():

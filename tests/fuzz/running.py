@@ -57,7 +57,7 @@ class Outcome:
     counts: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
-    def of(self, reader: str) -> list[Failure]:
+    def get_failures(self, reader: str) -> list[Failure]:
         """Return the failures of one reader."""
         return [failure for failure in self.failures if failure.reader == reader]
 

@@ -24,7 +24,7 @@ def test_corpus_breaks_no_reader(reader: str, replayed: Outcome) -> None:
 
     Ten CPU seconds and 600 MB are more than any seed may take.
     """
-    failures = replayed.of(reader)
+    failures = replayed.get_failures(reader)
     assert replayed.counts[reader] >= 10
     assert not failures, "\n\n".join(map(str, failures))
 

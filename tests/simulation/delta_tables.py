@@ -162,7 +162,7 @@ class DeltaTables:
     def is_as_replaced(self, name: str) -> bool:
         return len(self._versions.get(name, ())) == 2
 
-    def left(self, name: str, jobs: Sequence[str]) -> list[str]:
+    def list_leftovers(self, name: str, jobs: Sequence[str]) -> list[str]:
         prefixes = tuple(map(data_files._staging_prefix, jobs))
         return [
             file_name for file_name in names_in(self._root / name) if file_name.startswith(prefixes)

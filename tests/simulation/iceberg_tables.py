@@ -248,7 +248,7 @@ class IcebergTables:
     def is_as_replaced(self, name: str) -> bool:
         return len(self._versions.get(name, ())) == 2
 
-    def left(self, _name: str, _jobs: Sequence[str]) -> list[str]:
+    def list_leftovers(self, _name: str, _jobs: Sequence[str]) -> list[str]:
         return []
 
     # Operations of Spark

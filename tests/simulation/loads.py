@@ -174,9 +174,9 @@ class Schedule:
         self.root = folder / "tables"
         self.tables = FORMATS[self.format](self.root, self.scheduler)
         self.released: dict[str, int] = {}
-        self.theirs: list[int] = []
+        self.foreign_keys: list[int] = []
         self.again: Counter[int] = Counter()
-        self.gone = ""
+        self.removed_how = ""
         self._limit = RECORDS
         self._begun: dict[str, Process | None] = {}
         self._looked: set[str] = set()
@@ -223,7 +223,7 @@ class Schedule:
             processes.append(Process("a", partial(self._load, "a"), "second-machine"))
         scheduler.run(*processes)
         self._check(processes)
-        if self.gone:
+        if self.removed_how:
             return
         scheduler.allow()
         self._send_limited.clear()
@@ -265,7 +265,7 @@ class Schedule:
         try:
             at_work.begin()
             self.scheduler.settle()  # pending storage operations of a dead run take effect
-            if self.gone:  # the run would load into the table as into any other
+            if self.removed_how:  # the run would load into the table as into any other
                 return
             self._begun[run.id] = self.scheduler.current
             folder = SpoolFolder(self.folder / "spool")
@@ -315,9 +315,9 @@ class Schedule:
         self.scheduler.log.append(f"{name}: state {position} leaves")
         self._at_work.add(run)
         if run in self._bound and position > self._limit:
-            raise InvariantError(f"state {position} left after the table was {self.gone}")
+            raise InvariantError(f"state {position} left after the table was {self.removed_how}")
         self.released[name] = max(position, self.released.get(name, -1))
-        if not self.gone:
+        if not self.removed_how:
             self._check_state(name, position)
 
     def looked(self, run: str, table: str) -> None:
@@ -329,14 +329,16 @@ class Schedule:
 
     def _append_theirs(self) -> None:
         """Append a row as another tool does; to a keyed table one with an unused key."""
-        if not self.tables.exists("t") or self.gone:
+        if not self.tables.exists("t") or self.removed_how:
             return
         chance = self.scheduler.chance
-        key = chance.choice((chance.randrange(0, 6, len(self.streams)), 1000 + len(self.theirs)))
+        key = chance.choice(
+            (chance.randrange(0, 6, len(self.streams)), 1000 + len(self.foreign_keys))
+        )
         if any(row["id"] == key for row in self._rows()):
             return
         if self.tables.append("t", {"id": key, "v": -1 if key < 1000 else key}):
-            self.theirs.append(key)
+            self.foreign_keys.append(key)
 
     def _take_away(self) -> None:
         """Remove or replace the table, once a state for it was emitted."""
@@ -346,7 +348,7 @@ class Schedule:
         if not self.tables.may_go("t", self.removal):
             return
         self.scheduler.settle()
-        self.gone = self.removal
+        self.removed_how = self.removal
         newest = self._newest()
         covered = (
             number
@@ -382,9 +384,9 @@ class Schedule:
     def _check(self, processes: list[Process]) -> None:
         for process in processes:
             self._check_outcome(process)
-        if self.gone == "replaced" and not self.tables.is_as_replaced("t"):
+        if self.removed_how == "replaced" and not self.tables.is_as_replaced("t"):
             raise InvariantError("a table of another tool was written to")
-        if not self.gone:
+        if not self.removed_how:
             self._check_rows()
 
     def _check_outcome(self, process: Process) -> None:
@@ -392,7 +394,7 @@ class Schedule:
         if isinstance(error, InvariantError):
             raise error
         known = [Killed, TableError, TableOwnerError, JobLockError, StorageError, DiskFullError]
-        known += [RowCountError, CommitLostError] if self.gone else []
+        known += [RowCountError, CommitLostError] if self.removed_how else []
         is_moved = isinstance(error, TableError) and "is not as this run found it" in str(error)
         is_expected = isinstance(error, tuple(known)) and (
             not is_moved or self.others == "a second machine"
@@ -403,13 +405,13 @@ class Schedule:
     def _check_rows(self) -> None:
         """Check that no row is lost or duplicated."""
         counts = Counter(row["id"] for row in self._rows())
-        allowed = Counter[int]() if self.keyed else self.again + Counter(self.theirs)
+        allowed = Counter[int]() if self.keyed else self.again + Counter(self.foreign_keys)
         duplicates = counts - Counter(set(counts)) - allowed
         appends_twice = self.others == "a second machine" and not self.keyed
         # Each run may append a batch to each table before it finds a commit of the other one.
         if duplicates.total() > (2 * self.flush * len(self.streams) if appends_twice else 0):
             raise InvariantError(f"rows are there twice: {sorted(duplicates)}")
-        if lost := [key for key in self.theirs if key not in counts]:
+        if lost := [key for key in self.foreign_keys if key not in counts]:
             raise InvariantError(f"rows of another tool are gone: {lost}")
         for name, position in self.released.items():
             self._check_state(name, position)
@@ -429,7 +431,7 @@ class Schedule:
             self._check_state(process.name, RECORDS - 1)
             for stream in self.streams:
                 if (process.name, stream) in self._send_limited:
-                    leftovers = self.tables.left(stream, [process.name])
+                    leftovers = self.tables.list_leftovers(stream, [process.name])
                     if leftovers:
                         raise InvariantError(f"left in table {stream}: {leftovers}")
 

@@ -103,7 +103,7 @@ class ParquetTables:
         ]
         return len(names) == 1
 
-    def left(self, name: str, _jobs: Sequence[str]) -> list[str]:
+    def list_leftovers(self, name: str, _jobs: Sequence[str]) -> list[str]:
         folder = self._root / name
         manifest = CommitManifest.read(folder) or CommitManifest()
         known = {"_manifest.json", "_target_spark", *manifest.parts}

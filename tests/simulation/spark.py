@@ -69,7 +69,7 @@ class Tables(Protocol):
         """Return True if the other tool's table was not changed since."""
         ...
 
-    def left(self, name: str, jobs: Sequence[str]) -> list[str]:
+    def list_leftovers(self, name: str, jobs: Sequence[str]) -> list[str]:
         """Return names in a table's folder that the runs of these jobs should have removed."""
         ...
 

@@ -23,18 +23,18 @@ class Keeping(BatchSink):
     """Sink that appends its records to a list of its target."""
 
     def process_batch(self, context):
-        self.kept.extend(context["records"])
+        self.loaded_records.extend(context["records"])
 
     def __init__(self, target, *args, **kwargs):
         super().__init__(target, *args, **kwargs)
-        self.kept = target.kept
+        self.loaded_records = target.loaded_records
 
 
 class KeepingTarget(Target):
     name = "target-keeping"
 
     def __init__(self, **kwargs):
-        self.kept = []
+        self.loaded_records = []
         super().__init__(**kwargs)
 
 
@@ -47,7 +47,7 @@ def load_records(*records, schema=None, config=None, **members):
     lines += [{"type": "RECORD", "stream": "a", "record": record} for record in records]
     target.listen(io.StringIO("".join(json.dumps(line) + "\n" for line in lines)))
     [active_sink] = target._sinks_active.values()
-    return active_sink, target.kept
+    return active_sink, target.loaded_records
 
 
 def test_overridden_validate_and_parse_is_called(caplog):

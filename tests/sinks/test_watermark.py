@@ -23,7 +23,7 @@ class Model:
 
     def __init__(self) -> None:
         self.log: list[tuple[str, str]] = []
-        self.taken = 0
+        self.covered = 0
 
     def take(self) -> bytes | None:
         covered = 0
@@ -34,9 +34,9 @@ class Model:
             if kind == "state":
                 number += 1
                 covered = number
-        if covered <= self.taken:
+        if covered <= self.covered:
             return None
-        self.taken = covered
+        self.covered = covered
         return b"%d" % covered
 
 

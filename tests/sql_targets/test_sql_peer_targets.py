@@ -142,7 +142,7 @@ class Side:
             check=False,
         )
         assert process.returncode == 0, process.stderr
-        self.found = json.loads((folder / "found.json").read_text())
+        self.results = json.loads((folder / "found.json").read_text())
 
 
 def fixtures() -> dict[str, Any]:
@@ -191,18 +191,18 @@ def test_singer_sdk_test_streams_are_found():
 
 @pytest.mark.parametrize("name", [*CASES, *FIXTURES])
 def test_tables_rows_states_and_errors_are_those_of_singer_sdk(sides, name):
-    ours, theirs = (side.found["cases"][name] for side in sides)
+    ours, theirs = (side.results["cases"][name] for side in sides)
     assert mask_times(ours["content"]) == mask_times(theirs["content"])
     assert ours["ends"] == theirs["ends"]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_conformed_names_are_those_of_singer_sdk(sides, name):
-    ours, theirs = (side.found["names"][name] for side in sides)
+    ours, theirs = (side.results["names"][name] for side in sides)
     assert ours == theirs
 
 
 @pytest.mark.parametrize("kind", ["settings", "capabilities"])
 def test_settings_and_capabilities_are_those_of_singer_sdk(sides, kind):
-    ours, theirs = (side.found[kind] for side in sides)
+    ours, theirs = (side.results[kind] for side in sides)
     assert ours == theirs

@@ -66,12 +66,12 @@ def holding(url: str, out: Path) -> Iterator[TargetProcess]:
     """Run a target until it has committed three rows and has three in an open transaction."""
     with run_pausing_target(out, PROGRAM, sqlalchemy_url=url) as target:
         target.send(schema(), *batch(1), state({"n": 3}))
-        target.until(lambda: target.states)
+        target.wait_until(lambda: target.states)
         (out / "hold").touch()
         rows = batch(4)
         target.send(*rows[:2], state({"n": 5}), *rows[2:], state({"n": 6}), record(id=7))
         target.send(state({"n": 7}))
-        target.until(lambda: target.is_draining)
+        target.wait_until(lambda: target.is_draining)
         yield target
 
 
@@ -88,7 +88,7 @@ def release(target: TargetProcess) -> None:
 def test_state_is_written_after_the_commit_of_its_rows(paused, sqlite_url):
     assert (paused.states, ids(sqlite_url)) == ([{"n": 3}], [1, 2, 3])
     release(paused)
-    paused.until(lambda: {"n": 6} in paused.states)
+    paused.wait_until(lambda: {"n": 6} in paused.states)
     assert ids(sqlite_url) == [1, 2, 3, 4, 5, 6]
     paused.process.stdin.close()
     assert paused.end() == 0, paused.errors
@@ -119,7 +119,7 @@ def test_failed_batch_is_rolled_back(url, capsys):
 def test_sigterm_discards_pending_rows_and_their_state(sqlite_url, tmp_path):
     with run_pausing_target(tmp_path, PROGRAM, sqlalchemy_url=sqlite_url) as target:
         target.send(schema(), record(id=1), state({"n": 1}))
-        target.until(lambda: is_made(sqlite_url))
+        target.wait_until(lambda: is_made(sqlite_url))
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 0, target.errors
         states: list[Any] = target.states

@@ -249,7 +249,7 @@ class DocumentMachine(RuleBasedStateMachine):
         super().__init__()
         self.state: dict = {}
         self.document = StateDocument(self.state)
-        self.held: list[dict] = []
+        self.shared_states: list[dict] = []
         self.last: bytes | None = None
 
     @rule(stream=STREAMS, context=CONTEXTS, key=KEYS, value=VALUES)
@@ -263,39 +263,39 @@ class DocumentMachine(RuleBasedStateMachine):
 
     @rule(stream=STREAMS, context=CONTEXTS)
     def author_takes_a_state(self, stream, context) -> None:
-        self.held.append(self.document.context_state(stream, context))
+        self.shared_states.append(self.document.context_state(stream, context))
         self.document.share(stream, context)
 
     @rule()
     def author_takes_the_document(self) -> None:
         self.document.share()
-        self.held.extend(self.state.get("bookmarks", {}).values())
+        self.shared_states.extend(self.state.get("bookmarks", {}).values())
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.shared_states)
     @rule(data=st.data(), key=KEYS, value=VALUES)
     def author_writes(self, data, key, value) -> None:
-        data.draw(st.sampled_from(self.held))[key] = copy.deepcopy(value)
+        data.draw(st.sampled_from(self.shared_states))[key] = copy.deepcopy(value)
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.shared_states)
     @rule(data=st.data(), number=st.integers(10, 15))
     def author_adds_a_partition(self, data, number) -> None:
-        target = data.draw(st.sampled_from(self.held))
+        target = data.draw(st.sampled_from(self.shared_states))
         if "context" not in target:
             entries = target.setdefault("partitions", [])
             if {"id": number} not in [e.get("context") for e in entries]:
                 entries.append({"context": {"id": number}})
 
-    @precondition(lambda self: self.held)
+    @precondition(lambda self: self.shared_states)
     @rule(data=st.data())
     def author_removes_a_partition(self, data) -> None:
-        target = data.draw(st.sampled_from(self.held))
+        target = data.draw(st.sampled_from(self.shared_states))
         if target.get("partitions"):
             target["partitions"].pop(0)
 
     @rule()
     def sync_ends(self) -> None:
         self.document.unshare()
-        self.held.clear()
+        self.shared_states.clear()
 
     @rule()
     def sync_starts(self) -> None:

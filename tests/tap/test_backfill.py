@@ -251,7 +251,7 @@ def test_manifest_is_read_in_the_range(
             }
         )
     )
-    path = manifest(tmp_path, declared("items", "/items", more=CURSOR))
+    path = manifest(tmp_path, declared("items", "/items", options=CURSOR))
     saved = {
         "bookmarks": {"items": {"replication_key": "at", "replication_key_value": "2026-02-20"}}
     }

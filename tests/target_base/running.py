@@ -88,7 +88,7 @@ class TargetProcess:
         self.process.stdin.write("".join(lines))
         self.process.stdin.flush()
 
-    def until(self, condition: Callable[[], object]) -> None:
+    def wait_until(self, condition: Callable[[], object]) -> None:
         """Wait until the condition is true; fail after a timeout or if the process ends."""
         end = time.monotonic() + PATIENCE
         while not condition():

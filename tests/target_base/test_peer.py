@@ -204,7 +204,7 @@ class Side:
             check=False,
         )
         assert process.returncode == 0, process.stderr
-        self.found = json.loads((self.folder / "found.json").read_text())
+        self.results = json.loads((self.folder / "found.json").read_text())
 
     def files(self, name: str) -> dict[str, list[Any]]:
         return {
@@ -213,7 +213,7 @@ class Side:
         }
 
     def error(self, name: str) -> list[str] | None:
-        error: list[str] | None = self.found[name]["error"]
+        error: list[str] | None = self.results[name]["error"]
         if error is not None:
             error = [OF_THE_TREE.get(error[0], error[0]), *error[1:]]
         if error is not None and error[0] in ANOTHER_WORDING | {"MissingKeyPropertiesError"}:
@@ -287,12 +287,12 @@ def test_errors_are_those_of_singer_sdk(sides, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_last_state_is_that_of_singer_sdk(sides, name):
-    ours, theirs = (side.found[name]["states"][-1:] for side in sides)
+    ours, theirs = (side.results[name]["states"][-1:] for side in sides)
     assert ours == theirs
 
 
 @pytest.mark.parametrize("name", ["strangers", "versions are off"])
 def test_warnings_are_those_of_singer_sdk(sides, name):
-    ours, theirs = (side.found[name]["warnings"] for side in sides)
+    ours, theirs = (side.results[name]["warnings"] for side in sides)
     assert ours == theirs
     assert ours

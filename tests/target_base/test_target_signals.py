@@ -20,7 +20,7 @@ def rows(*numbers, stream="a"):
 def test_signal_while_waiting_for_input_ends_the_run_cleanly(tmp_path, signum):
     with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3), *rows(4), state(4))
-        target.until(lambda: target.states)
+        target.wait_until(lambda: target.states)
         target.process.send_signal(signum)
         assert target.end() == 0
         assert target.states == [3]
@@ -32,7 +32,7 @@ def test_signal_during_a_drain_lets_it_finish_and_starts_no_other(tmp_path, sign
     (tmp_path / "hold").touch()
     with run_pausing_target(tmp_path) as target:
         target.send(schema(), schema("b"), *rows(9, stream="b"), state(0), *rows(1, 2, 3))
-        target.until(lambda: target.is_draining)
+        target.wait_until(lambda: target.is_draining)
         target.send(state(3), *rows(4, 5, 6), state(6))
         target.process.send_signal(signum)
         (tmp_path / "hold").unlink()
@@ -46,7 +46,7 @@ def test_newest_covered_state_is_written_after_the_running_drain(tmp_path):
     (tmp_path / "hold").touch()
     with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1), state(1), *rows(2), state(2), *rows(3, 4), state(4))
-        target.until(lambda: target.is_draining)
+        target.wait_until(lambda: target.is_draining)
         target.process.send_signal(signal.SIGTERM)
         (tmp_path / "hold").unlink()
         assert target.end() == 0
@@ -59,7 +59,7 @@ def test_signal_during_the_final_drain_starts_no_other(tmp_path):
     with run_pausing_target(tmp_path) as target:
         target.send(schema(), schema("b"), *rows(1), *rows(2, stream="b"), state(2))
         target.process.stdin.close()
-        target.until(lambda: target.is_draining)
+        target.wait_until(lambda: target.is_draining)
         target.process.send_signal(signal.SIGTERM)
         (tmp_path / "hold").unlink()
         assert target.end() == 0
@@ -71,7 +71,7 @@ def test_second_signal_ends_the_process_immediately(tmp_path):
     (tmp_path / "hold").touch()
     with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
-        target.until(lambda: target.is_draining)
+        target.wait_until(lambda: target.is_draining)
         # Pending signals reach Python ordered by number: three ensure two in any order.
         target.process.send_signal(signal.SIGTERM)
         target.process.send_signal(signal.SIGINT)
@@ -86,7 +86,7 @@ def test_sigint_and_sigterm_together_count_as_one_signal(tmp_path):
     (tmp_path / "hold").touch()
     with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
-        target.until(lambda: target.is_draining)
+        target.wait_until(lambda: target.is_draining)
         target.process.send_signal(signal.SIGINT)
         target.process.send_signal(signal.SIGTERM)
         (tmp_path / "hold").unlink()
@@ -99,7 +99,7 @@ def test_sigkill_during_a_drain_writes_no_state(tmp_path):
     (tmp_path / "hold").touch()
     with run_pausing_target(tmp_path) as target:
         target.send(schema(), *rows(1, 2, 3), state(3))
-        target.until(lambda: target.is_draining)
+        target.wait_until(lambda: target.is_draining)
         target.process.kill()
         target.end()
         assert target.states == []
@@ -108,7 +108,7 @@ def test_sigkill_during_a_drain_writes_no_state(tmp_path):
 def test_old_records_are_drained_while_input_is_idle(tmp_path):
     with run_pausing_target(tmp_path, age=0.002) as target:
         target.send(schema(), *rows(1), state(1))
-        target.until(lambda: target.states)
+        target.wait_until(lambda: target.states)
         assert target.rows() == [["a", 1]]
         target.process.stdin.close()
         assert target.end() == 0

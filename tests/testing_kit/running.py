@@ -75,7 +75,7 @@ class Run:
     warnings: list[tuple[str, str, str]]
     output: str
 
-    def of(self, cls: str) -> dict[str, str]:
+    def get_outcomes(self, cls: str) -> dict[str, str]:
         """Return the outcomes of one class by test name."""
         return {
             name.removeprefix(f"{cls}::"): outcome
@@ -85,7 +85,9 @@ class Run:
 
     def bad(self, cls: str) -> dict[str, str]:
         """Return the tests of one class that did not pass."""
-        return {name: outcome for name, outcome in self.of(cls).items() if outcome != "passed"}
+        return {
+            name: outcome for name, outcome in self.get_outcomes(cls).items() if outcome != "passed"
+        }
 
     def warned(self, cls: str) -> list[tuple[str, str]]:
         """Return the tests of one class that warned, with the warning's text."""

@@ -37,7 +37,7 @@ def get_output(run: Run, test: str) -> str:
 
 
 def test_valid_tap_gets_all_tests_and_passes(run: Run) -> None:
-    outcomes = run.of("TestGood")
+    outcomes = run.get_outcomes("TestGood")
     assert list(outcomes) == [
         "test_tap_cli_prints",
         "test_tap_discovery",
@@ -58,23 +58,23 @@ def test_valid_tap_gets_all_tests_and_passes(run: Run) -> None:
 
 @pytest.mark.parametrize("cls", ["TestFamily", "TestMapped", "TestNoKey"])
 def test_tap_without_a_fault_passes(run: Run, cls: str) -> None:
-    assert run.of(cls)
+    assert run.get_outcomes(cls)
     assert run.bad(cls) == {}
     assert run.warned(cls) == []
 
 
 def test_test_groups_can_be_excluded(run: Run) -> None:
-    assert len(run.of("TestTapAlone")) == 4
+    assert len(run.get_outcomes("TestTapAlone")) == 4
 
 
 def test_mapped_stream_is_tested_with_its_mapped_properties(run: Run) -> None:
-    names = run.of("TestMapped")
+    names = run.get_outcomes("TestMapped")
     assert get_attribute_test_id("is_integer", "twice") in names
     assert not [name for name in names if "things.note" in name]
 
 
 def test_parent_child_and_partitioned_streams_are_tested(run: Run) -> None:
-    names = run.of("TestFamily")
+    names = run.get_outcomes("TestFamily")
     for stream in ("children", "parents", "slices"):
         assert f"test_tap_stream_returns_record[{stream}]" in names
 
@@ -178,7 +178,7 @@ def test_each_fault_fails_its_tests_and_is_reported(run: Run, cls: str) -> None:
 
 
 def test_failing_tap_makes_all_tests_errors_with_the_cause(run: Run) -> None:
-    outcomes = run.of("TestFailing")
+    outcomes = run.get_outcomes("TestFailing")
     assert len(outcomes) > 10
     assert set(outcomes.values()) == {"error"}
     assert "the source is gone" in get_output(run, "TestFailing.test_tap_cli_prints")
@@ -201,7 +201,7 @@ def test_tap_without_streams_fails_with_a_message(run: Run) -> None:
 
 
 def test_subclass_can_add_and_override_tests_and_fixtures(run: Run) -> None:
-    outcomes = run.of("TestOwn")
+    outcomes = run.get_outcomes("TestOwn")
     assert outcomes["test_tap_is_named"] == "passed"
     assert outcomes[get_stream_test_id("is_small")] == "passed"
     assert outcomes[get_stream_test_id("returns_record")] == "passed"
@@ -214,7 +214,7 @@ def test_subclass_can_add_and_override_tests_and_fixtures(run: Run) -> None:
 
 
 def test_deprecated_standard_tests_run_and_warn(run: Run) -> None:
-    outcomes = run.of("TestSuitesApart")
+    outcomes = run.get_outcomes("TestSuitesApart")
     assert [outcomes[f"test_legacy[{n}]"] for n in range(6)] == ["passed"] * 6
     name = "test_legacy_finds_keys_that_are_no_properties"
     assert [outcomes[f"{name}[{n}]"] for n in (3, 4, 5)] == ["failed"] * 3
@@ -267,8 +267,8 @@ def test_generated_class_can_be_subclassed_several_times(tmp_path: Path) -> None
     run = run_pytest(tmp_path, source)
     assert run.bad("TestFirst") == {}
     assert run.bad("TestSecond") == {"test_tap_stream_returns_record": "skipped"}
-    assert run.of("TestSecond")["test_tap_stream_primary_keys[ones]"] == "passed"
-    assert run.of("TestSecond")["test_one"] == "passed"
+    assert run.get_outcomes("TestSecond")["test_tap_stream_primary_keys[ones]"] == "passed"
+    assert run.get_outcomes("TestSecond")["test_one"] == "passed"
 
 
 def test_plugin_supports_a_class_with_its_own_generate_tests_hook(tmp_path: Path) -> None:
@@ -285,8 +285,8 @@ def test_plugin_supports_a_class_with_its_own_generate_tests_hook(tmp_path: Path
     )
     run = run_pytest(tmp_path, source, "-p", "tap_core.testing.pytest_plugin")
     assert set(run.outcomes.values()) == {"passed"}
-    assert {"test_numbers[1]", "test_numbers[2]"} <= run.of("TestOnes").keys()
-    assert run.of("TestPlain").keys() == run.of("TestOnes").keys() - {
+    assert {"test_numbers[1]", "test_numbers[2]"} <= run.get_outcomes("TestOnes").keys()
+    assert run.get_outcomes("TestPlain").keys() == run.get_outcomes("TestOnes").keys() - {
         "test_numbers[1]",
         "test_numbers[2]",
     }

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_sample_tap_passes_all_tests_without_a_warning(tmp_path: Path) -> None:
     source = (ROOT / "samples" / "tap_flights" / "tests" / "test_core.py").read_text("utf-8")
     run = run_pytest(tmp_path, source)
-    outcomes = run.of("TestTapFlights")
+    outcomes = run.get_outcomes("TestTapFlights")
     assert set(outcomes.values()) == {"passed"}
     assert run.warnings == []
     assert "test_tap_stream_record_matches_stream_schema[weather]" in outcomes

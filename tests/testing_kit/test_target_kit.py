@@ -34,7 +34,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_valid_target_passes_every_test(targets: Run) -> None:
-    assert len(targets.of("TestSound")) == len(suite.tests) == 16
+    assert len(targets.get_outcomes("TestSound")) == len(suite.tests) == 16
     assert targets.bad("TestSound") == {}
 
 
@@ -47,7 +47,7 @@ def test_target_that_accepts_missing_keys_fails_that_test(targets: Run) -> None:
 
 
 def test_custom_suites_files_and_fixtures_are_used(targets: Run) -> None:
-    assert targets.of("TestOwn") == {
+    assert targets.get_outcomes("TestOwn") == {
         "test_target_duplicate_records": "passed",
         "test_target_own_file": "passed",
         "test_target_lacks_its_file": "failed",
@@ -109,5 +109,5 @@ TestMute = get_target_test_class(TargetMute, custom_suites=OWN, include_target_t
 """
     run = run_pytest(tmp_path, source)
 
-    assert run.of("TestQuick") == {"test_target_multiple_state_messages": "passed"}
-    assert run.of("TestMute") == {"test_target_multiple_state_messages": "failed"}
+    assert run.get_outcomes("TestQuick") == {"test_target_multiple_state_messages": "passed"}
+    assert run.get_outcomes("TestMute") == {"test_target_multiple_state_messages": "failed"}
