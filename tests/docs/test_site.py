@@ -193,7 +193,7 @@ class Visits:
     """Requests of a browser that had no file as response, and its final report."""
 
     missing: list[str] = field(default_factory=list)
-    found: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
     is_done: threading.Event = field(default_factory=threading.Event)
 
 
