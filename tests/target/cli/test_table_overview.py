@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 RECEIVED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
-def write_config(folder: Path, **more: Any) -> list[str]:
-    given = {"path": str(folder / "tables"), "format": "delta", **more}
-    (folder / "config.json").write_text(json.dumps(given))
+def write_config(folder: Path, **overrides: Any) -> list[str]:
+    options = {"path": str(folder / "tables"), "format": "delta", **overrides}
+    (folder / "config.json").write_text(json.dumps(options))
     return ["--config", str(folder / "config.json")]
 
 
@@ -57,8 +57,8 @@ def test_runs_are_listed_with_their_streams(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = write_config(tmp_path)
-    append(tmp_path / "tables", make_rows(at=0))
-    append(tmp_path / "tables", make_rows("It failed at https://me:s3cr3t@host", at=1))
+    append(tmp_path / "tables", make_rows(number=0))
+    append(tmp_path / "tables", make_rows("It failed at https://me:s3cr3t@host", number=1))
     code, out, _ = run_command(capsys, "runs", *config)
     lines = out.splitlines()
     assert code == 0
@@ -81,13 +81,13 @@ def test_runs_as_json_has_every_column(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_output_that_is_closed_by_its_reader_causes_no_message(tmp_path: Path) -> None:
     config = write_config(tmp_path)
-    append(tmp_path / "tables", make_rows(at=0))
+    append(tmp_path / "tables", make_rows(number=0))
     read, write = os.pipe()
     os.close(read)  # as `head` does when it has read enough
     command = [sys.executable, "-m", "target_spark", "runs", *config]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    process = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (process.returncode, process.stderr) == (1, "")
 
 
 as_reader_without_rights = pytest.mark.skipif(
@@ -95,26 +95,26 @@ as_reader_without_rights = pytest.mark.skipif(
 )
 
 
-def run_without_rights(*words: str) -> subprocess.CompletedProcess[str]:
+def run_without_rights(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of target-spark; as root, without root's right to read all files."""
     as_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
     command = [*(as_user if os.geteuid() == 0 else ()), sys.executable, "-m", "target_spark"]
-    return subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
 
 
 @as_reader_without_rights
 @pytest.mark.parametrize("command", ["runs", "last-state"])
 def test_table_that_this_user_may_not_read_is_one_sentence(tmp_path: Path, command: str) -> None:
     config = write_config(tmp_path)
-    append(tmp_path / "tables", make_rows(at=0))
+    append(tmp_path / "tables", make_rows(number=0))
     write_table(tmp_path / "tables", "a")
     for table in (tmp_path / "tables").iterdir():
         table.chmod(0)
-    done = run_without_rights(command, *config)
+    process = run_without_rights(command, *config)
     for table in (tmp_path / "tables").iterdir():
         table.chmod(0o700)
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
+    assert (process.returncode, process.stdout) == (1, "")
+    (line,) = process.stderr.splitlines()
     assert line.startswith(f"{tmp_path}/tables/")
     assert "cannot be opened: Permission denied. Run the command as a user with access" in line
 
@@ -126,9 +126,9 @@ def test_commit_that_this_user_may_not_read_is_one_sentence(tmp_path: Path) -> N
     write_table(tmp_path / "tables", "a")
     (commit,) = (tmp_path / "tables" / "a" / "_delta_log").glob("*.json")
     commit.chmod(0)
-    done = run_without_rights("show", "a", *config)
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
+    process = run_without_rights("show", "a", *config)
+    assert (process.returncode, process.stdout) == (1, "")
+    (line,) = process.stderr.splitlines()
     assert line.startswith("A file cannot be read or written: ")
     assert f"{commit}: Permission denied (os error 13)" in line
 
@@ -144,7 +144,7 @@ def test_runs_without_a_table_of_runs_is_an_error(
 def test_runs_of_an_unknown_stream_are_reported_as_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    append(tmp_path / "tables", make_rows(at=0))
+    append(tmp_path / "tables", make_rows(number=0))
     code, out, _ = run_command(capsys, "runs", "--stream", "nope", *write_config(tmp_path))
     assert (code, out) == (0, "The table of runs has no run of this stream.\n")
 
@@ -174,9 +174,9 @@ def test_show_has_rows_times_quarantine_and_runs(
 
 
 def test_show_of_a_stream_without_a_table_is_an_error(tmp_path: Path) -> None:
-    given = {"path": str(tmp_path), "format": "delta"}
+    options = {"path": str(tmp_path), "format": "delta"}
     with pytest.raises(TableError, match=r"Stream ns\.x has no table: .*/ns\.x nor .*/ns__x"):
-        show_table(given, "ns.x")
+        show_table(options, "ns.x")
 
 
 def test_show_of_a_misspelled_stream_suggests_one_of_the_last_runs(tmp_path: Path) -> None:
@@ -205,9 +205,9 @@ def test_show_reads_the_tables_of_every_format(
         add_record_metadata=True,
     )
     before = datetime.now(timezone.utc)
-    found = show_table({"path": str(warehouse.folder), "format": table_format}, "a")
-    assert (found["rows"], found["quarantine"]["rows"], found["job"]) == (1, 1, "job")
-    assert len(found["quarantine"]["reasons"]) == 1
-    assert found["bytes"] > 0
-    assert found["newest_row"] < found["last_commit"] < before
+    overview = show_table({"path": str(warehouse.folder), "format": table_format}, "a")
+    assert (overview["rows"], overview["quarantine"]["rows"], overview["job"]) == (1, 1, "job")
+    assert len(overview["quarantine"]["reasons"]) == 1
+    assert overview["bytes"] > 0
+    assert overview["newest_row"] < overview["last_commit"] < before
     assert settings.find_faults({"path": "x", "run_history": False}) == []

@@ -26,27 +26,27 @@ def hold(spark: SparkSession, marker: str) -> tuple[list[str], Any]:
     rows = spark.range(4).selectExpr(f"concat('{marker}', id) AS row").repartition(2)
     local = rows.rdd  # keeps the files of its shuffle
     assert local.count() == 4
-    found = context._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
-    files = found.getAllBlocks().mkString(",").split(",")
+    block_manager = context._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
+    files = block_manager.getAllBlocks().mkString(",").split(",")
     shuffles = [name.removesuffix(".data") for name in files if name.endswith(".data")]
     names = [f"{name.rpartition('_')[0]}_{part}" for name in shuffles for part in range(2)]
     return [f"broadcast_{broadcast.id()}_piece0", *names], (broadcast, local)
 
 
 def main() -> None:
-    asked = json.loads(sys.stdin.readline())
+    config = json.loads(sys.stdin.readline())
     session = Session(
         SparkSettings(
-            master=asked["master"], conf=asked["spark"], format="parquet", small_runs=True
+            master=config["master"], conf=config["spark"], format="parquet", small_runs=True
         )
     ).start()
     try:
         spark = session.spark()
-        blocks, kept = hold(spark, "MARKED-ROW-")
+        blocks, owners = hold(spark, "MARKED-ROW-")
         page = spark.sparkContext.uiWebUrl
         print(json.dumps({"jvm": session.jvm_pid, "page": page, "blocks": blocks}), flush=True)
         sys.stdin.read()
-        del kept
+        del owners
     finally:
         session.stop()
 

@@ -22,16 +22,16 @@ from target_spark.writers.delta.data_files import _staging_prefix
 from tests.target.loader.crash_run import PATIENCE, TARGET, Run
 
 __all__ = [
-    "THEIRS",
+    "OTHER_TOOL",
     "ConcurrentLoad",
-    "append_theirs",
-    "make_theirs",
+    "append_as_other_tool",
+    "create_as_other_tool",
+    "list_staging_folders",
     "read_rows",
-    "staging",
     "until",
 ]
 
-THEIRS = "theirs"
+OTHER_TOOL = "theirs"
 _TYPES = {"id": "integer", "who": "string", "text": "string"}
 _COLUMNS = pa.schema([("id", pa.int64()), ("who", pa.string()), ("text", pa.string())])
 
@@ -50,9 +50,9 @@ class ConcurrentLoad:
     def __init__(self, root: Path, job: str, **config: Any) -> None:
         self.job, self.folder, self.table = job, root / job, root / "tables" / "t"
         self.folder.mkdir(exist_ok=True)
-        given = {"path": str(root / "tables"), "job": job, "report": str(self.folder / "report")}
-        given |= {"master": "local[2]", "small_runs": True, **config}
-        (self.folder / "config.json").write_text(json.dumps(given))
+        settings = {"path": str(root / "tables"), "job": job, "report": str(self.folder / "report")}
+        settings |= {"master": "local[2]", "small_runs": True, **config}
+        (self.folder / "config.json").write_text(json.dumps(settings))
         self.run: Run
         self.code: int | None = None
 
@@ -82,8 +82,8 @@ class ConcurrentLoad:
     ) -> Iterator[bytes]:
         """Yield the schema, the rows, and states, each the number of rows before it."""
         properties = {name: {"type": ["null", type_]} for name, type_ in _TYPES.items()}
-        described = {"schema": {"properties": properties}, "key_properties": keys}
-        yield _line(type="SCHEMA", stream=stream, **described)
+        description = {"schema": {"properties": properties}, "key_properties": keys}
+        yield _line(type="SCHEMA", stream=stream, **description)
         for number in rows:
             row = {"id": number, "who": self.job, "text": f"{number:08}" * 25}
             yield _line(type="RECORD", stream=stream, record=row)
@@ -126,7 +126,7 @@ def _line(**message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def staging(load: ConcurrentLoad) -> list[Path]:
+def list_staging_folders(load: ConcurrentLoad) -> list[Path]:
     """Return the staging folders of a job in which Spark writes a batch."""
     try:
         return list(load.table.glob(f"{_staging_prefix(load.job)}*/_temporary"))
@@ -136,21 +136,21 @@ def staging(load: ConcurrentLoad) -> list[Path]:
 
 def read_rows(table: Path) -> list[tuple[str, int]]:
     """Return sender and id of each row of a Delta table, as delta-rs reads them."""
-    found = DeltaTable(table).to_pyarrow_table(columns=["who", "id"])
-    return sorted(zip(found["who"].to_pylist(), found["id"].to_pylist(), strict=True))
+    columns = DeltaTable(table).to_pyarrow_table(columns=["who", "id"])
+    return sorted(zip(columns["who"].to_pylist(), columns["id"].to_pylist(), strict=True))
 
 
-def append_theirs(table: Path, rows: range, mode: Any = "append") -> None:
+def append_as_other_tool(table: Path, rows: range, mode: Any = "append") -> None:
     """Append rows as another tool does, with the tool's name in the commit."""
     count = len(rows)
-    data = {"id": list(rows), "who": [THEIRS] * count, "text": [THEIRS] * count}
-    properties = CommitProperties(custom_metadata={"tool": THEIRS})
+    data = {"id": list(rows), "who": [OTHER_TOOL] * count, "text": [OTHER_TOOL] * count}
+    properties = CommitProperties(custom_metadata={"tool": OTHER_TOOL})
     write_deltalake(table, pa.table(data, schema=_COLUMNS), mode=mode, commit_properties=properties)
 
 
-def make_theirs(table: Path, rows: range) -> None:
+def create_as_other_tool(table: Path, rows: range) -> None:
     """Create a table with these rows; append them if the table has been created meanwhile."""
     try:
-        append_theirs(table, rows, mode="error")
+        append_as_other_tool(table, rows, mode="error")
     except DeltaError:
-        append_theirs(table, rows)
+        append_as_other_tool(table, rows)

@@ -43,7 +43,7 @@ class Campaign:
     """Many scenarios, alternating between the pairs of format and mode."""
 
     session: Session
-    given: argparse.Namespace
+    options: argparse.Namespace
     started: float = field(default_factory=time.monotonic)
     deaths: dict[tuple[str, str], Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
@@ -52,12 +52,12 @@ class Campaign:
 
     def __post_init__(self) -> None:
         """Make the random generator of the campaign."""
-        self.chance = random.Random(self.given.base)
+        self.chance = random.Random(self.options.base)
 
     def run(self) -> None:
         """Run scenarios until there are enough kills or the time is over."""
-        if self.given.seed:
-            for seed in self.given.seed:
+        if self.options.seed:
+            for seed in self.options.seed:
                 form, mode = seed.rsplit("-", 2)[0].rsplit("-", 1)
                 self._run_scenario(form, mode, seed)
             return
@@ -66,14 +66,14 @@ class Campaign:
             for form, mode in due:
                 if self._is_over():
                     return
-                self._run_scenario(form, mode, f"{form}-{mode}-{self.given.base}-{number}")
+                self._run_scenario(form, mode, f"{form}-{mode}-{self.options.base}-{number}")
             number += 1
             print(self.summary(), flush=True)
 
     def summary(self) -> str:
         """Return the number of kills by victim, for each format and mode."""
         lines = [
-            f"{form} {mode}: " + ", ".join(f"{who} {n}" for who, n in sorted(counts.items()))
+            f"{form} {mode}: " + ", ".join(f"{victim} {n}" for victim, n in sorted(counts.items()))
             for (form, mode), counts in self.deaths.items()
         ]
         return "\n".join([*lines, f"{len(self.failed)} scenarios failed", *self.failed])
@@ -84,25 +84,25 @@ class Campaign:
             (form, mode)
             for form, modes in MODES.items()
             for mode in modes
-            if self.given.format in {form, "all"} and self.given.mode in {mode, "all"}
+            if self.options.format in {form, "all"} and self.options.mode in {mode, "all"}
         ]
         self.chance.shuffle(pairs)
         return pairs
 
     def _is_due(self, pair: tuple[str, str]) -> bool:
         counts = self.deaths[pair]
-        return sum(counts[who] for who in KILLS) < self.given.kills
+        return sum(counts[victim] for victim in KILLS) < self.options.kills
 
     def _is_over(self) -> bool:
-        return time.monotonic() - self.started >= 60 * self.given.minutes
+        return time.monotonic() - self.started >= 60 * self.options.minutes
 
     def _run_scenario(self, form: str, mode: str, seed: str) -> None:
         with tempfile.TemporaryDirectory(prefix="crash-") as folder:
-            victims = KILLS if self.given.only_kills else VICTIMS
+            victims = KILLS if self.options.only_kills else VICTIMS
             scenario = Scenario(self.session, Path(folder), form, mode, seed, victims=victims)
             started = time.monotonic()
             try:
-                scenario.run(self.given.deaths, self.given.copies)
+                scenario.run(self.options.deaths, self.options.copies)
                 verdict = "ok"
             except Exception as error:  # noqa: BLE001  (the scenarios after it still run)
                 verdict = f"FAILED: {error!r}"
@@ -127,12 +127,12 @@ def main() -> int:
     parser.add_argument(
         "--only-kills", action="store_true", help="no signals and no tap that ends early"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Told to end."))
     iceberg = format_conf("iceberg", {}, (), metadata.version("pyspark"))
     session = Session(SparkSettings(master="local[1]", small_runs=True, conf=iceberg)).start()
     try:
-        campaign = Campaign(session, given)
+        campaign = Campaign(session, options)
         campaign.run()
     finally:
         session.stop()

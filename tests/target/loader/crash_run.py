@@ -86,7 +86,7 @@ class Run:
         steps[1]()
         return "both"
 
-    def tell_to_end(self, times: int, chance: random.Random) -> None:
+    def send_signals(self, times: int, chance: random.Random) -> None:
         """Send one or two signals."""
         self.process.send_signal(signal.SIGTERM)
         if times > 1:
@@ -115,20 +115,20 @@ class Run:
         code = self.process.wait(PATIENCE)
         self._feeder.join(PATIENCE)
         until = time.monotonic() + PATIENCE
-        while left := left_behind(self.folder):
-            assert time.monotonic() < until, f"still there: {left}"
+        while processes := left_behind(self.folder):
+            assert time.monotonic() < until, f"still there: {processes}"
             time.sleep(0.05)
         return code
 
 
 def left_behind(folder: Path) -> list[str]:
     """Return the processes whose working directory is below a folder."""
-    found = []
+    processes = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "cwd").readlink().is_relative_to(folder.resolve()):
-                found.append(f"{process.name} {(process / 'cmdline').read_bytes()[:100]!r}")
-    return found
+                processes.append(f"{process.name} {(process / 'cmdline').read_bytes()[:100]!r}")
+    return processes
 
 
 def _signal(pid: int, number: int) -> None:

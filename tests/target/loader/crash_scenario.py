@@ -100,7 +100,7 @@ class Scenario:
     sent: Counter[int] = field(default_factory=Counter)
     versions: dict[str, int] = field(default_factory=dict)
     generation: int = 0
-    usual: float = FIRST_GUESS
+    usual_seconds: float = FIRST_GUESS
     born: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -159,47 +159,47 @@ class Scenario:
                 key_properties=keys,
             )
         if self.mode == "overwrite":
-            yield from self._whole()
+            yield from self._full_table_lines()
             return
         for i in range(start, ROWS):
             self.sent[i] += 1
             stream = self.streams[i % len(self.streams)]
             record = {"k": i % KEYS, "i": i}
-            at = f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z"
-            yield _line(type="RECORD", stream=stream, record=record, time_extracted=at)
+            extracted = f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z"
+            yield _line(type="RECORD", stream=stream, record=record, time_extracted=extracted)
             if i % STATE_EVERY == 0:
                 yield _line(type="STATE", value={"n": i + 1})
         yield _line(type="STATE", value={"n": ROWS})
 
-    def _whole(self) -> Iterator[bytes]:
+    def _full_table_lines(self) -> Iterator[bytes]:
         for i in range(ROWS):
             record = {"k": i // len(self.streams), "i": self.generation}
             yield _line(type="RECORD", stream=self.streams[i % len(self.streams)], record=record)
         yield _line(type="STATE", value={"n": self.generation})
 
-    def _start(self, *, dying: bool = False) -> Run:
-        """Start the target; with ``dying`` the tap stops in the middle of a line."""
+    def _start(self, *, tap_dies: bool = False) -> Run:
+        """Start the target; with ``tap_dies`` the tap stops in the middle of a line."""
         self.generation += 1
         start = self._position()
         pause = self.chance.choice((0, 0, 0.01))
         lines = self._lines(start)
-        if dying:
+        if tap_dies:
             count = ROWS if self.mode == "overwrite" else ROWS - start
-            lines = _torn(lines, self.chance.randrange(count), self.chance.random())
+            lines = _truncate_lines(lines, self.chance.randrange(count), self.chance.random())
         self._note(f"from {start}, pause {pause}")
         return Run(self.folder, lines, pause)
 
     def _position(self) -> int:
-        return self.emitted() if self.resumes == "emitted" else self._in_tables()
+        return self.emitted() if self.resumes == "emitted" else self._state_in_tables()
 
     def _find_metadata(self) -> CommitMetadata | None:
         return find_latest_metadata(
             self._writer().get_last_metadata(self.spark, table) for table in self._tables()
         )
 
-    def _in_tables(self) -> int:
-        found = self._find_metadata()
-        state = json.loads(found.state) if found is not None and found.state else {"n": 0}
+    def _state_in_tables(self) -> int:
+        metadata = self._find_metadata()
+        state = json.loads(metadata.state) if metadata is not None and metadata.state else {"n": 0}
         return int(state["n"])
 
     def emitted(self) -> int:
@@ -213,20 +213,20 @@ class Scenario:
         """Start a load, copy the warehouse at random moments, and kill the load."""
         victim = self.chance.choice(self.victims)
         before = self._generations() if victim == "tap" and self.mode == "overwrite" else None
-        run = self._start(dying=victim == "tap")
+        run = self._start(tap_dies=victim == "tap")
         started = time.monotonic()
         copied = [self._copy(run, n) for n in range(self.chance.randint(0, copies))]
         if victim != "tap":
             self._wait_for_moment(run)
             self._check_spool()
-        who = self._kill(run, victim) if run.alive or victim == "tap" else "nobody"
-        at = time.monotonic()
+        killed_process = self._kill(run, victim) if run.alive or victim == "tap" else "nobody"
+        killed = time.monotonic()
         code = run.end()
         if code == 0:
-            self.usual = at - started
-        self._note(f"killed {who}, exit {code} after {time.monotonic() - at:.1f} s")
-        _check_code(who, code)
-        self.deaths[who] += 1
+            self.usual_seconds = killed - started
+        self._note(f"killed {killed_process}, exit {code} after {time.monotonic() - killed:.1f} s")
+        _check_code(killed_process, code)
+        self.deaths[killed_process] += 1
         self.check()
         if before is not None:
             assert self._generations() == before
@@ -237,28 +237,28 @@ class Scenario:
         if victim == "tap":
             return victim
         if victim in ENDS:
-            run.tell_to_end(1 + (victim == "twice"), self.chance)
+            run.send_signals(1 + (victim == "twice"), self.chance)
             return victim
         return run.kill(victim, self.chance)
 
     def _wait_for_moment(self, run: Run) -> None:
         """Wait for a random moment, for one after a commit, or for one during a commit."""
         kind = self.chance.choice(("any", "commit", "commit", "begun", "begun"))
-        commits, rest = self.chance.choice((0, 0, 0, 1, 1, 2, 4)), self.chance.random()
+        commits, fraction = self.chance.choice((0, 0, 0, 1, 1, 2, 4)), self.chance.random()
         if self.mode == "overwrite":  # all commits begin at the end and are short
             commits = min(commits, len(self.streams) - 1)
         if kind == "any":
-            commits, seconds = 0, 0.8 * self.usual * rest
+            commits, seconds = 0, 0.8 * self.usual_seconds * fraction
         else:
-            seconds = (0.8 if kind == "commit" else 0.2) * rest * self._commit_scale
-            seen = set(self._signs())
-            enough = len(seen) + commits
-            while run.alive and (self._is_waiting_for_jvm(run) or len(seen) < enough):
+            seconds = (0.8 if kind == "commit" else 0.2) * fraction * self._commit_scale
+            signs = set(self._commit_files())
+            enough = len(signs) + commits
+            while run.alive and (self._is_waiting_for_jvm(run) or len(signs) < enough):
                 time.sleep(self._poll_seconds)
-                seen.update(self._signs())
+                signs.update(self._commit_files())
         if kind == "begun":
-            known = set(self._work())
-            while run.alive and not set(self._work()) - known:
+            known = set(self._started_commit_files())
+            while run.alive and not set(self._started_commit_files()) - known:
                 time.sleep(self._poll_seconds)
         deadline = time.monotonic() + seconds
         while run.alive and time.monotonic() < deadline:
@@ -281,23 +281,23 @@ class Scenario:
     def _is_waiting_for_jvm(self, run: Run) -> bool:
         return not self._is_without_spark and run.jvm() is None
 
-    def _signs(self) -> Iterator[tuple[str, int]]:
+    def _commit_files(self) -> Iterator[tuple[str, int]]:
         """Yield files that show that a commit was made."""
         for pattern in ("*/_delta_log/*.json", "*/_manifest.json", "*/metadata/*.metadata.json"):
-            yield from _seen(self.tables, pattern)
+            yield from _list_with_times(self.tables, pattern)
 
-    def _work(self) -> Iterator[tuple[str, int]]:
+    def _started_commit_files(self) -> Iterator[tuple[str, int]]:
         """Yield files that show that a commit was begun."""
         for pattern in ("*/*", "*/data/*", "*/metadata/*", "*/_delta_log/*", "*/_staging/*"):
-            yield from _seen(self.tables, pattern)
-        yield from _seen(self.folder / "spool", "*/staged-*")
+            yield from _list_with_times(self.tables, pattern)
+        yield from _list_with_times(self.folder / "spool", "*/staged-*")
 
     def _finish(self) -> None:
         started = time.monotonic()
         code = self._start().end()
         assert code == 0, code
-        self.usual = time.monotonic() - started
-        self.check(whole=True)
+        self.usual_seconds = time.monotonic() - started
+        self.check(complete=True)
         spool = self.folder / "spool"
         assert not [*spool.iterdir()], [*spool.iterdir()]
 
@@ -317,25 +317,25 @@ class Scenario:
 
     def _resume_copy(self, copy: Path) -> None:
         """Put a copy in the warehouse's place, check it, and resume it."""
-        kept = self.folder / "kept"
-        kept.mkdir()
+        backup = self.folder / "backup"
+        backup.mkdir()
         real = [path for path in (self.tables, self.states) if path.exists()]
         for path in real:
-            path.rename(kept / path.name)
+            path.rename(backup / path.name)
         for path in copy.iterdir():
             path.rename(self.folder / path.name)
         copy.rmdir()
         self._forget_tables()
-        self._note(f"a copy: {self.emitted()} left, {self._in_tables()} in the tables")
+        self._note(f"a copy: {self.emitted()} left, {self._state_in_tables()} in the tables")
         self.check()
         self._load_here()
-        self.check(whole=True)
+        self.check(complete=True)
         self.deaths["copied"] += 1
         shutil.rmtree(self.tables)
         self.states.unlink()
-        for path in kept.iterdir():
+        for path in backup.iterdir():
             path.rename(self.folder / path.name)
-        kept.rmdir()
+        backup.rmdir()
         self._forget_tables()
 
     def _load_here(self) -> None:
@@ -372,16 +372,16 @@ class Scenario:
 
     # Invariants
 
-    def check(self, *, whole: bool = False) -> None:
+    def check(self, *, complete: bool = False) -> None:
         """Check the tables against the last emitted state and the last state in the tables."""
         states = self._valid_states()
-        if whole:
+        if complete:
             last = self.generation if self.mode == "overwrite" else ROWS
             assert self.emitted() == last
         for number, stream in enumerate(self.streams):
             rows = self._rows(stream)
-            if whole:
-                self._check_whole(rows, number)
+            if complete:
+                self._check_complete(rows, number)
             if self.mode == "overwrite":
                 self._check_generation(rows, states)
                 continue
@@ -392,8 +392,8 @@ class Scenario:
                 self._check_repeats(rows)
             else:
                 assert max(Counter(k for k, _ in rows).values(), default=1) == 1
-        if whole and self.form == "parquet":
-            self._check_no_strays()
+        if complete and self.form == "parquet":
+            self._check_no_unlisted_files()
 
     def _valid_states(self) -> set[int]:
         """Return the last emitted state and the one in the tables, whose rows must be there.
@@ -401,11 +401,11 @@ class Scenario:
         The tables' state is left out if the tables note that a run may have upserted rows from
         before it: the load sends changes, so such rows may be older than the state.
         """
-        found = self._find_metadata()
-        is_noted = found is not None and found.uncovered_since is not None
+        metadata = self._find_metadata()
+        is_noted = metadata is not None and metadata.uncovered_since is not None
         if is_noted and self.mode == "upsert" and self.resumes == "emitted":
             return {self.emitted()}
-        return {self.emitted(), self._in_tables()}
+        return {self.emitted(), self._state_in_tables()}
 
     def _check_covered(self, rows: list[tuple[int, int]], sent: range) -> None:
         if self.mode == "append":
@@ -445,18 +445,18 @@ class Scenario:
             assert [version[VALID_TO] for version in line[:-1]] == ends
             assert [version[IS_CURRENT] for version in line[:-1]] == [False] * len(ends)
 
-    def _check_whole(self, rows: list[tuple[int, int]], number: int) -> None:
-        everything = range(number, ROWS, len(self.streams))
+    def _check_complete(self, rows: list[tuple[int, int]], number: int) -> None:
+        expected = range(number, ROWS, len(self.streams))
         if self.mode == "overwrite":
             assert {i for _, i in rows} == {self.generation}
         elif self.mode == "append":
-            assert {i for _, i in rows} == set(everything)
+            assert {i for _, i in rows} == set(expected)
         else:
-            assert dict(rows) == {i % KEYS: i for i in everything}
+            assert dict(rows) == {i % KEYS: i for i in expected}
         if self.mode == "scd2":
-            assert self.versions[self.streams[number]] == len(everything)
+            assert self.versions[self.streams[number]] == len(expected)
 
-    def _check_no_strays(self) -> None:
+    def _check_no_unlisted_files(self) -> None:
         for stream in self.streams:
             folder = self.tables / stream
             manifest = json.loads((folder / "_manifest.json").read_bytes())
@@ -500,7 +500,7 @@ def _line(**message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _torn(lines: Iterator[bytes], count: int, share: float) -> Iterator[bytes]:
+def _truncate_lines(lines: Iterator[bytes], count: int, share: float) -> Iterator[bytes]:
     """Yield ``count`` lines and a part of the next one; half of the time no part."""
     yield from islice(lines, count)
     if share > 0.5:
@@ -508,7 +508,7 @@ def _torn(lines: Iterator[bytes], count: int, share: float) -> Iterator[bytes]:
         yield line[: int(len(line) * (2 * share - 1))]
 
 
-def _seen(folder: Path, pattern: str) -> Iterator[tuple[str, int]]:
+def _list_with_times(folder: Path, pattern: str) -> Iterator[tuple[str, int]]:
     """Yield files and their times of modification, while a run may remove files and folders."""
     with contextlib.suppress(FileNotFoundError):  # of a folder that was removed while it was read
         for path in folder.glob(pattern):
@@ -516,11 +516,11 @@ def _seen(folder: Path, pattern: str) -> Iterator[tuple[str, int]]:
                 yield str(path), path.stat().st_mtime_ns
 
 
-def _check_code(who: str, code: int) -> None:
+def _check_code(victim: str, code: int) -> None:
     """Check the exit code of a run by how it was killed."""
-    if who in ENDS:
-        assert code in ENDS[who], code
-    elif who == "jvm":
+    if victim in ENDS:
+        assert code in ENDS[victim], code
+    elif victim == "jvm":
         assert code in {0, 1}, code
-    elif who == "nobody":
+    elif victim == "nobody":
         assert code == 0, code

@@ -41,8 +41,8 @@ def check_counts(report: dict[str, Any], before: dict[str, int], folder: Path) -
         if counts["commits"] and name in now:
             if (folder / name / "_manifest.json").exists():
                 assert sorted(_listed_files(folder / name)) == sorted(_parquet_files(folder / name))
-            more = now[name] - before.get(name, 0)
-            is_counted = more == counts["inserted"] - counts["deleted"]
+            added = now[name] - before.get(name, 0)
+            is_counted = added == counts["inserted"] - counts["deleted"]
             was_replaced = now[name] == counts["inserted"]
             assert is_counted or was_replaced, (stream, counts, before, now)
 
@@ -68,9 +68,9 @@ def checked_counts(folder: Path) -> Iterator[EndedRun]:
     before = count_rows(folder)
     run = EndedRun()
     yield run
-    found = [line for line in run.errors.splitlines() if line.startswith(_REPORT)]
-    if run.code == 0 and found:
-        (line,) = found
+    lines = [line for line in run.errors.splitlines() if line.startswith(_REPORT)]
+    if run.code == 0 and lines:
+        (line,) = lines
         report = json.loads(line.removeprefix(_REPORT))
         if report["complete"] and not report.get("dry_run"):
             check_counts(report, before, folder)
@@ -124,5 +124,7 @@ def _count_iceberg(table: Path) -> int:
         return 0
     metadata = json.loads(newest.read_text())
     current = metadata.get("current-snapshot-id")
-    summaries = {each["snapshot-id"]: each["summary"] for each in metadata.get("snapshots", ())}
+    summaries = {
+        snapshot["snapshot-id"]: snapshot["summary"] for snapshot in metadata.get("snapshots", ())
+    }
     return int(summaries[current]["total-records"]) if current in summaries else 0

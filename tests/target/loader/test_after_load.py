@@ -40,9 +40,9 @@ LOAD = b"".join([schema("a", "id"), record(1), record(2), state(1)])
 WITHOUT_SPARK: dict[str, Any] = {"format": "delta", "small_batches": "delta-rs"}
 
 
-def python(code: str, **more: Any) -> dict[str, Any]:
+def python(code: str, **options: Any) -> dict[str, Any]:
     """Return an action that runs Python code."""
-    return {"command": [sys.executable, "-c", code], **more}
+    return {"command": [sys.executable, "-c", code], **options}
 
 
 def act(
@@ -54,9 +54,9 @@ def act(
     """Run actions after a load with an outcome; return their errors and the report."""
     report = Report()
     report.record_outcome(outcome)
-    given = parse_actions({"after_load": list(actions)})
+    parsed = parse_actions({"after_load": list(actions)})
     hide = lambda text: text.replace("hunter2", "***")  # noqa: E731
-    faults = run_actions(given, report, loaded, hide, interrupted or threading.Event())
+    faults = run_actions(parsed, report, loaded, hide, interrupted or threading.Event())
     return faults, report.as_dict()
 
 
@@ -67,7 +67,7 @@ def test_program_gets_the_report_after_the_states_are_emitted(tmp_path: Path) ->
         " open('variables', 'w').write(' '.join(os.environ)); print('built 3 models')"
     )
     report = tmp_path / "report.json"
-    done = run(
+    process = run(
         tmp_path,
         LOAD,
         env=environment(TARGET_SPARK_JOB="x", KEPT_FOR_DBT="1"),
@@ -75,15 +75,15 @@ def test_program_gets_the_report_after_the_states_are_emitted(tmp_path: Path) ->
         report=str(report),
         **WITHOUT_SPARK,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout == b"1\n"
-    seen = json.loads((tmp_path / "seen.json").read_bytes())
-    assert seen["outcome"] == "complete"
-    assert seen["streams"]["a"]["written"] == 2
+    assert process.returncode == 0, process.stderr.decode()
+    assert process.stdout == b"1\n"
+    received = json.loads((tmp_path / "seen.json").read_bytes())
+    assert received["outcome"] == "complete"
+    assert received["streams"]["a"]["written"] == 2
     variables = (tmp_path / "variables").read_text().split()
     assert "KEPT_FOR_DBT" in variables
     assert not any(name.startswith("TARGET_SPARK_") for name in variables)
-    assert b"after_load.0: built 3 models" in done.stderr
+    assert b"after_load.0: built 3 models" in process.stderr
     assert json.loads(report.read_bytes())["after_load"][0]["error"] is None
 
 
@@ -91,15 +91,15 @@ def test_failed_program_ends_a_complete_load_with_exit_code_1(tmp_path: Path) ->
     """SEC5: the message has the end of standard error, without secrets; the state is emitted."""
     code = "import sys; print('bad model, password=hunter2', file=sys.stderr); sys.exit(3)"
     report = tmp_path / "report.json"
-    done = run(tmp_path, LOAD, after_load=[python(code)], report=str(report), **WITHOUT_SPARK)
-    assert done.returncode == 1
-    assert done.stdout == b"1\n"
-    errors = done.stderr.decode()
+    process = run(tmp_path, LOAD, after_load=[python(code)], report=str(report), **WITHOUT_SPARK)
+    assert process.returncode == 1
+    assert process.stdout == b"1\n"
+    errors = process.stderr.decode()
     assert "failed: exit code 3; its standard error ends: bad model, password=" in errors
     assert "hunter2" not in errors.replace("password=hunter2', file", "")
-    found = json.loads(report.read_bytes())
-    assert found["complete"]
-    assert "exit code 3" in found["remarks"][0]
+    content = json.loads(report.read_bytes())
+    assert content["complete"]
+    assert "exit code 3" in content["remarks"][0]
 
 
 @pytest.mark.thorough
@@ -109,8 +109,8 @@ def test_failed_load_runs_only_the_actions_for_it(tmp_path: Path) -> None:
         python("import sys; open('failed', 'w').write(sys.stdin.read())", on="failed"),
         python("open('always', 'w')", on="always"),
     ]
-    done = run(tmp_path, LOAD + b"no message\n", after_load=actions, **WITHOUT_SPARK)
-    assert done.returncode == 1
+    process = run(tmp_path, LOAD + b"no message\n", after_load=actions, **WITHOUT_SPARK)
+    assert process.returncode == 1
     assert not (tmp_path / "complete").exists()
     assert (tmp_path / "always").exists()
     assert "no message" in json.loads((tmp_path / "failed").read_bytes())["outcome"]
@@ -124,15 +124,15 @@ def test_dry_run_runs_no_action() -> None:
 def test_run_that_could_not_begin_runs_its_actions(tmp_path: Path) -> None:
     """The folder of the spool cannot be created, so the run has neither lock nor Spark."""
     (tmp_path / "file").touch()
-    done = run(
+    process = run(
         tmp_path,
         LOAD,
         staging=str(tmp_path / "file"),
-        after_load=[python("open('told', 'w')", on="failed")],
+        after_load=[python("open('called', 'w')", on="failed")],
         **WITHOUT_SPARK,
     )
-    assert done.returncode == 1
-    assert (tmp_path / "told").exists()
+    assert process.returncode == 1
+    assert (tmp_path / "called").exists()
 
 
 def test_stopped_run_runs_only_actions_that_always_run(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_actions_after_a_failed_one_are_skipped_unless_they_always_run(tmp_path:
     assert mark.exists()
     assert "after_load.1" in str(faults[1])
     assert "an earlier action failed" in str(faults[1])
-    assert [bool(each["error"]) for each in report["after_load"]] == [True, True, False]
+    assert [bool(action["error"]) for action in report["after_load"]] == [True, True, False]
 
 
 def test_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,17 +170,17 @@ def test_no_part_of_a_secret_is_shown_where_a_text_is_shortened(
     caplog.set_level("INFO")
     monkeypatch.setenv("MARK", secret)
     code = "import os; m = os.environ['MARK']; print('x' * 8185 + m); print('y' * (2**20 - 9) + m)"
-    given = parse_actions(
+    actions = parse_actions(
         {"after_load": [python(code), {"command": ["no-such-program", "z" * 57, secret]}]}
     )
     report = Report()
     report.record_outcome(COMPLETE)
-    run_actions(given, report, None, Secrets.from_values([secret]).hide, threading.Event())
-    shown = f"{caplog.text} {report.as_dict()}"
-    assert "xxx***" in shown
-    assert "z '***'" in shown
-    assert "hunter" not in shown
-    assert "456789" not in shown
+    run_actions(actions, report, None, Secrets.from_values([secret]).hide, threading.Event())
+    output = f"{caplog.text} {report.as_dict()}"
+    assert "xxx***" in output
+    assert "z '***'" in output
+    assert "hunter" not in output
+    assert "456789" not in output
 
 
 def test_program_that_reads_no_input_and_writes_much_is_not_blocked() -> None:
@@ -218,9 +218,9 @@ def test_signal_ends_the_program_but_not_the_outcome(tmp_path: Path) -> None:
         target.until(mark.exists)
         target.process.send_signal(signal.SIGTERM)
         assert target.end() == 1
-    found = json.loads(report.read_bytes())
-    assert found["complete"]
-    assert "ended by a signal" in found["remarks"][0]
+    content = json.loads(report.read_bytes())
+    assert content["complete"]
+    assert "ended by a signal" in content["remarks"][0]
     assert not (tmp_path / "later").exists()
 
 
@@ -241,9 +241,9 @@ def test_airbyte_configuration_starts_no_program_unless_the_operator_allows_it(
 ) -> None:
     """SEC1: ``check`` refuses the setting, and names the variable that allows it."""
     args = ("check", "--config", str(config(tmp_path, after_load=[python("")])))
-    refused = run(tmp_path, b"", *args)
-    assert b"TARGET_SPARK_ALLOW_SETTINGS=after_load" in refused.stdout
-    assert b"FAILED" in refused.stdout
+    process = run(tmp_path, b"", *args)
+    assert b"TARGET_SPARK_ALLOW_SETTINGS=after_load" in process.stdout
+    assert b"FAILED" in process.stdout
 
 
 def test_unknown_stream_in_a_statement_is_refused() -> None:

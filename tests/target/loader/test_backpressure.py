@@ -49,8 +49,8 @@ def loading(
     tmp_path: Path, tables: MemoryTables, states: list[bytes], **options: Any
 ) -> Iterator[tuple[Loader, Report]]:
     report, folder = Report(), SpoolFolder(tmp_path)
-    asked = LoadOptions(str(tmp_path), format="delta", **options)
-    loader = Loader(asked, StubEngine(), folder, lambda: tables, report, states.append)
+    load_options = LoadOptions(str(tmp_path), format="delta", **options)
+    loader = Loader(load_options, StubEngine(), folder, lambda: tables, report, states.append)
     try:
         yield loader, report
     finally:
@@ -85,7 +85,7 @@ def test_reader_waits_only_at_the_spool_limit_and_the_wait_is_reported(
         assert report.as_dict()["held_back_seconds"] == 0
         wait = loader._pipeline.wait_for_space
         monkeypatch.setattr(
-            loader._pipeline, "wait_for_space", lambda *given: (waits.set(), wait(*given))
+            loader._pipeline, "wait_for_space", lambda *arguments: (waits.set(), wait(*arguments))
         )
         reader = threading.Thread(target=lambda: loader.process_event(rows(A, 10_000)))
         reader.start()
@@ -159,18 +159,18 @@ def test_states_do_not_split_batches(tmp_path: Path) -> None:
     assert (commits, states) == ([1, 1], [b'{"n":99}'])
 
 
-@pytest.mark.parametrize("asked", [1, 3])
-def test_max_parallel_commits_limits_concurrent_commits(tmp_path: Path, asked: int) -> None:
-    config = {"path": "x", "max_parallel_commits": asked}
+@pytest.mark.parametrize("limit", [1, 3])
+def test_max_parallel_commits_limits_concurrent_commits(tmp_path: Path, limit: int) -> None:
+    config = {"path": "x", "max_parallel_commits": limit}
     writers = settings.load_options(config).writers
     assert settings.load_options({"path": "x"}).writers == LoadOptions("x").writers
     tables, streams = BlockedTables(), [StreamId(f"s{number}") for number in range(8)]
     with loading(tmp_path, tables, [], flush_rows=1, writers=writers) as (loader, _):
         for event in (*describe(*streams), *map(rows, streams)):
             loader.process_event(event)
-        eventually(lambda: len(tables.works) == asked)
+        eventually(lambda: len(tables.works) == limit)
         time.sleep(0.05)
-        assert len(tables.works) == asked
+        assert len(tables.works) == limit
         tables.may_go_on.set()
         loader.finish(whole=True)
     assert len(tables.safe()) == len(streams)
@@ -208,9 +208,9 @@ def test_schemas_of_wide_streams_use_little_memory(tmp_path: Path) -> None:
             properties = {f"column_{number}_{c}": dict(kinds[c % 2]) for c in range(2_000)}
             loader.process_event(SchemaEvent(StreamId(f"s{number}"), {"properties": properties}))
         del properties
-        held, _ = tracemalloc.get_traced_memory()
+        nbytes, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert held / 10_000 < 300  # bytes per column of a layout
+    assert nbytes / 10_000 < 300  # bytes per column of a layout
 
 
 def test_long_record_is_copied_at_most_twice_before_the_disk(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_batch_schemes_setting_allows_more_schemes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "more"),
+    ("schema", "json_properties"),
     [
         ({"properties": {"a": {"type": ["null", "string"]}, "b": {"type": "integer"}}}, {"b"}),
         ({"anyOf": [{"properties": {"a": {"type": "string"}, "b": {}}}]}, {"b"}),
@@ -70,12 +70,12 @@ def test_batch_schemes_setting_allows_more_schemes() -> None:
     ],
 )
 def test_properties_of_parquet_files_other_than_text_are_in_json(
-    schema: dict[str, Any], more: set[str]
+    schema: dict[str, Any], json_properties: set[str]
 ) -> None:
     """SEC21: also if the schema is invalid; then it declares no properties."""
     files = BatchFiles(StreamId("a"), ["hdfs://name/a.parquet"], {"format": "parquet"})
-    (found,) = check_batch_files(files, 1, schema, roots=["hdfs://name/tables"])
-    assert found.json_properties == more
+    (file,) = check_batch_files(files, 1, schema, roots=["hdfs://name/tables"])
+    assert file.json_properties == json_properties
 
 
 def test_columns_that_a_parquet_file_marks_as_json_are_read_as_json(tmp_path: Path) -> None:
@@ -117,6 +117,6 @@ def test_message_with_too_many_files_is_rejected_before_any_is_opened(tmp_path: 
 
 def test_address_that_the_system_refuses_is_named():
     """SEC15: a name that is too long ends in an error that names the stream."""
-    refused = BatchFiles(StreamId("a"), [f"/{'x' * 300}"], JSONL)
+    files = BatchFiles(StreamId("a"), [f"/{'x' * 300}"], JSONL)
     with pytest.raises(FilesError, match=r"Stream a: batch file /x+ cannot be read: file name too"):
-        check_batch_files(refused, 1, {})
+        check_batch_files(files, 1, {})

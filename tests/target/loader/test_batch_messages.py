@@ -65,13 +65,13 @@ def lines(path: Path, *rows: Any) -> str:
     return path.as_uri()
 
 
-def batch(stream: str, *manifest: str, encoding: Any = JSONL, **more: Any) -> dict[str, Any]:
+def batch(stream: str, *manifest: str, encoding: Any = JSONL, **fields: Any) -> dict[str, Any]:
     return {
         "type": "BATCH",
         "stream": stream,
         "encoding": encoding,
         "manifest": list(manifest),
-        **more,
+        **fields,
     }
 
 
@@ -125,24 +125,24 @@ def test_last_row_of_a_key_wins_across_files_and_messages(keyed: Warehouse, tmp_
         names = ["first", "second", "between", "third", "after", "last"]
         assert keyed.rows("a", "id", "name") == list(enumerate(names))
         # Later rows have higher numbers.
-        found = {row.name: row["_sdc_sequence"] for row in keyed.read("a").collect()}
-        assert sorted(found, key=lambda name: found[name]) == names
+        sequences = {row.name: row["_sdc_sequence"] for row in keyed.read("a").collect()}
+        assert sorted(sequences, key=lambda name: sequences[name]) == names
 
 
 def test_rows_after_files_have_higher_sequence_numbers_in_all_commits(
     delta: Warehouse, tmp_path: Path
 ) -> None:
-    named = lines(tmp_path / "a.jsonl", *({"id": n} for n in range(500)))
+    file = lines(tmp_path / "a.jsonl", *({"id": n} for n in range(500)))
     loader, spool = delta.open(add_record_metadata=True, flush_rows=1)
-    feed(loader, schema("a", ID), record("a", id=-1), batch("a", named), record("a", id=1000))
-    feed(loader, record("a", id=1001), batch("a", named))
+    feed(loader, schema("a", ID), record("a", id=-1), batch("a", file), record("a", id=1000))
+    feed(loader, record("a", id=1001), batch("a", file))
     loader.finish(whole=True)
     loader.close()
     spool.close()
-    found = [(row["_sdc_sequence"], row.id) for row in delta.read("a").collect()]
+    rows = [(row["_sdc_sequence"], row.id) for row in delta.read("a").collect()]
     ids = [-1, *range(500), 1000, 1001, *range(500)]
-    assert [one for _, one in sorted(found)] == ids
-    assert len({sequence for sequence, _ in found}) == len(ids)
+    assert [row_id for _, row_id in sorted(rows)] == ids
+    assert len({sequence for sequence, _ in rows}) == len(ids)
 
 
 def test_lines_of_large_files_keep_their_order_across_parallel_blocks(
@@ -158,13 +158,17 @@ def test_lines_of_large_files_keep_their_order_across_parallel_blocks(
     ]
     assert large
     assert zipped
-    found = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out"), 10)
-    read = spark.read.schema("n BIGINT, v BIGINT, r STRUCT<id: BIGINT>").json(list(found.paths))
+    spooled = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out"), 10)
+    read = spark.read.schema("n BIGINT, v BIGINT, r STRUCT<id: BIGINT>").json(list(spooled.paths))
     rows = sorted((row.n, row.r.id) for row in read.collect())
-    assert found.rows == len(rows) == 55_000
-    assert [one for _, one in rows] == [*range(25_000), *range(25_000, 30_000), *range(25_000)]
+    assert spooled.rows == len(rows) == 55_000
+    assert [row_id for _, row_id in rows] == [
+        *range(25_000),
+        *range(25_000, 30_000),
+        *range(25_000),
+    ]
     assert rows[0][0] == 17
-    assert found.ordinal_offsets == ((7, 55_004),)
+    assert spooled.ordinal_offsets == ((7, 55_004),)
     assert len({n for n, _ in rows}) == 55_000
     assert {row.v for row in read.select("v").distinct().collect()} == {3}
 
@@ -177,8 +181,8 @@ def test_ordinals_are_shifted_by_the_rows_of_preceding_files(
     moves = [(2, 100), (3, 10), (7, 1)]
     assign_ordinals(spark, [to_spark_uri(str(spool))], to_spark_uri(f"{tmp_path}/out"), moves, 1000)
     read = spark.read.schema("n BIGINT, r STRUCT<>").json(to_spark_uri(f"{tmp_path}/out"))
-    found = sorted(row.n for row in read.collect())
-    assert found == [1000, 1001, 1002, 1103, 1114, 1115, 1116, 1117, 1119, 1120]
+    ordinals = sorted(row.n for row in read.collect())
+    assert ordinals == [1000, 1001, 1002, 1103, 1114, 1115, 1116, 1117, 1119, 1120]
 
 
 def test_files_of_an_overwrite_are_loaded_once_the_stream_is_complete(
@@ -233,19 +237,21 @@ def test_rows_of_files_have_the_version_of_their_message(delta: Warehouse, tmp_p
 
 
 def test_delete_records_in_files_mark_rows_deleted(keyed: Warehouse, tmp_path: Path) -> None:
-    asked = schema("a", ID_AND_NAME, "id")
-    keyed.load(asked, record("a", id=1, name="one"), record("a", id=2, name="two"), state(1))
-    gone = {"id": 1, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
-    keyed.load(asked, batch("a", lines(tmp_path / "a.jsonl", gone)), state(2))
-    found = {row.id: (row.name, row["_sdc_deleted_at"]) for row in keyed.read("a").collect()}
-    assert found[1][0] == "one"
-    assert found[1][1] is not None
-    assert found[2] == ("two", None)
+    schema_message = schema("a", ID_AND_NAME, "id")
+    keyed.load(
+        schema_message, record("a", id=1, name="one"), record("a", id=2, name="two"), state(1)
+    )
+    deletion = {"id": 1, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
+    keyed.load(schema_message, batch("a", lines(tmp_path / "a.jsonl", deletion)), state(2))
+    rows = {row.id: (row.name, row["_sdc_deleted_at"]) for row in keyed.read("a").collect()}
+    assert rows[1][0] == "one"
+    assert rows[1][1] is not None
+    assert rows[2] == ("two", None)
 
 
 def test_many_small_files_share_commits(delta: Warehouse, tmp_path: Path) -> None:
-    named = [lines(tmp_path / f"{n}.jsonl", {"id": n}) for n in range(70)]
-    delta.load(schema("a", ID), *(batch("a", one) for one in named), state(1))
+    files = [lines(tmp_path / f"{n}.jsonl", {"id": n}) for n in range(70)]
+    delta.load(schema("a", ID), *(batch("a", file) for file in files), state(1))
     assert delta.counts("a")["commits"] == 2
     assert delta.rows("a") == sorted(((n,) for n in range(70)), key=repr)
 
@@ -328,8 +334,8 @@ def test_invalid_rows_are_quarantined_with_their_original_bytes(
         (11, '\\ud83d NaN " Infinity'),
         (13, '{"a": 1.50, "b": 12345678901234567890.123456789}'),
     ]
-    aside = delta.read("a__quarantine").orderBy("ordinal").collect()
-    assert [row.raw for row in aside] == bad
+    quarantined = delta.read("a__quarantine").orderBy("ordinal").collect()
+    assert [row.raw for row in quarantined] == bad
     counts = delta.counts("a")
     assert (counts["received"], counts["written"], counts["quarantined"]) == (12, 5, 7)
 
@@ -341,8 +347,8 @@ def test_nan_becomes_null_with_one_warning(
     rows = ['{"id": 1, "x": NaN}', '{"id": 2, "x": -Infinity}', '{"id": 3, "x": 1.5}']
     delta.load(schema("a", properties), batch("a", lines(tmp_path / "a.jsonl", *rows)), state(1))
     assert delta.rows("a") == [(1, None), (2, None), (3, 1.5)]
-    warned = [each.message for each in caplog.records if "NaN" in each.message]
-    assert warned == ["Stream a: in 2 rows of its batch files NaN or Infinity was read as null."]
+    warnings = [entry.message for entry in caplog.records if "NaN" in entry.message]
+    assert warnings == ["Stream a: in 2 rows of its batch files NaN or Infinity was read as null."]
 
 
 def test_row_without_a_key_is_quarantined(delta: Warehouse, tmp_path: Path) -> None:
@@ -415,28 +421,28 @@ def test_parquet_values_are_loaded_like_json_values(delta: Warehouse, tmp_path: 
     }
     delta.load(schema("a", properties), batch("a", str(path), encoding=PARQUET), state(1))
     (row,) = delta.read("a").collect()
-    found = row.asDict(recursive=True)
-    assert found["price"] == Decimal("12345678901234567890.12")
-    assert (found["whole"], found["one"], found["nan"]) == (2**64 - 1, 1, None)
-    assert bytes(found["data"]) == b"\x00\xff"
-    assert found["list"] == [1.5, None, None]
-    assert found["struct"] == {"x": None, "y": 'é"\n'}
-    assert (found["free"], found["pairs"]) == ('{"a": 1.50}', '{"k":1}')
-    assert found["packed"] == {"x": 2.5, "y": "z"}
-    assert (found["flag"], found["none"], found["absent"]) == (True, None, None)
-    assert [found[name] for name in ("mixed", "bare", "null", "quoted")] == [
+    values = row.asDict(recursive=True)
+    assert values["price"] == Decimal("12345678901234567890.12")
+    assert (values["whole"], values["one"], values["nan"]) == (2**64 - 1, 1, None)
+    assert bytes(values["data"]) == b"\x00\xff"
+    assert values["list"] == [1.5, None, None]
+    assert values["struct"] == {"x": None, "y": 'é"\n'}
+    assert (values["free"], values["pairs"]) == ('{"a": 1.50}', '{"k":1}')
+    assert values["packed"] == {"x": 2.5, "y": "z"}
+    assert (values["flag"], values["none"], values["absent"]) == (True, None, None)
+    assert [values[name] for name in ("mixed", "bare", "null", "quoted")] == [
         "x",
         "x",
         "null",
         '"x"',
     ]
-    assert found["day"] == date(2024, 1, 2)
+    assert values["day"] == date(2024, 1, 2)
     (instants,) = (
         delta.read("a").selectExpr("string(at)", "string(zoned)", "string(text_at)").collect()
     )
     assert instants["at"] == instants["zoned"] == "2024-01-02 03:04:05.000006"
     assert instants["text_at"] == "2024-01-02 03:04:05"
-    assert [value for name, value in found.items() if name.startswith("a.b")] == ["odd"]
+    assert [value for name, value in values.items() if name.startswith("a.b")] == ["odd"]
 
 
 def test_parquet_files_of_one_manifest_may_have_different_types(
@@ -449,9 +455,9 @@ def test_parquet_files_of_one_manifest_may_have_different_types(
         [{"id": 2, "name": None}],
     ]
     paths = []
-    for number, each in enumerate(rows):
+    for number, file_rows in enumerate(rows):
         paths.append(str(tmp_path / f"{number}.parquet"))
-        parquet.write_table(pa.Table.from_pylist(each), paths[-1])
+        parquet.write_table(pa.Table.from_pylist(file_rows), paths[-1])
     delta.load(schema("a", ID_AND_NAME, "id"), batch("a", *paths, encoding=PARQUET), state(1))
     assert delta.rows("a") == [(1, None), (2, None)]
 
@@ -467,10 +473,10 @@ def test_parquet_rows_keep_the_order_of_the_file(delta: Warehouse, tmp_path: Pat
 # Unreadable files
 
 
-def faulty(path: Path) -> list[tuple[str, Any, str]]:
+def unreadable_files(path: Path) -> list[tuple[str, Any, str]]:
     """Return unreadable files, their encodings, and the text of their errors."""
-    whole = gzip.compress(b'{"id": 1}\n' * 9999)
-    (path / "torn.json.gz").write_bytes(whole[: len(whole) // 2])
+    compressed = gzip.compress(b'{"id": 1}\n' * 9999)
+    (path / "torn.json.gz").write_bytes(compressed[: len(compressed) // 2])
     (path / "plain.json.gz").write_bytes(b'{"id": 1}\n')
     (path / "x.parquet").write_bytes(b"hello, this is no parquet")
     (path / "torn.jsonl").write_bytes(b'{"id": 1}\n\n{"id": 2}\n{"id": 3, "na')
@@ -507,7 +513,7 @@ def feed_and_finish(loader: Loader, *messages: dict[str, Any]) -> None:
 def test_unreadable_file_is_an_error_after_the_states_before_it(
     delta: Warehouse, tmp_path: Path
 ) -> None:
-    for number, (name, encoding, message) in enumerate(faulty(tmp_path)):
+    for number, (name, encoding, message) in enumerate(unreadable_files(tmp_path)):
         loader, spool = delta.open()
         stream = f"s{number}"
         if number in {0, 10}:  # rejected by the loader, and by Spark
@@ -526,7 +532,7 @@ def test_unreadable_file_is_an_error_after_the_states_before_it(
         assert not delta.exists(stream) or delta.rows(stream) == []
 
 
-def too_large(path: Path) -> list[tuple[str, Any, str]]:
+def oversized_files(path: Path) -> list[tuple[str, Any, str]]:
     """Return files that exceed a limit on memory, their encodings, and the text of their errors."""
     good, long = b'{"id": 1}\n' * 999, b'{"id": "' + b"x" * 1000 + b'"}\n'
     (path / "a.jsonl").write_bytes(good + long)
@@ -545,7 +551,7 @@ def test_file_with_too_long_lines_is_rejected_before_spark_reads_it(
     delta: Warehouse, tmp_path: Path
 ) -> None:
     """SEC13: the error names the file, the limit and its setting; earlier rows are loaded."""
-    for number, (name, encoding, message) in enumerate(too_large(tmp_path)):
+    for number, (name, encoding, message) in enumerate(oversized_files(tmp_path)):
         loader, spool = delta.open(batch_max_line_bytes=1000)
         stream, named = f"s{number}", str(tmp_path / name)
         feed(loader, schema("before", ID), record("before", id=number), state(number))
@@ -566,16 +572,16 @@ def test_number_of_spark_jobs_does_not_depend_on_repeated_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """SEC13: the cost of a manifest that lists one file many times grows only with its rows."""
-    named = [to_spark_uri(f"{tmp_path}/{name}") for name in ("a.jsonl", "/b.jsonl")]
+    addresses = [to_spark_uri(f"{tmp_path}/{name}") for name in ("a.jsonl", "/b.jsonl")]
     assert [lines(tmp_path / f"{name}.jsonl", {"id": name}, {"id": 0}) for name in "ab"]
     jobs = []
     for times in (1, 40):
-        files = [BatchFile(StreamId("a"), each, "jsonl", 7, 3) for each in named * times]
+        files = [BatchFile(StreamId("a"), address, "jsonl", 7, 3) for address in addresses * times]
         spark.sparkContext.setJobGroup(f"{times} times", "")
-        found = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out{times}"), 10)
+        spooled = spool_lines_from_files(spark, files, to_spark_uri(f"{tmp_path}/out{times}"), 10)
         jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{times} times")))
-        assert (found.rows, found.ordinal_offsets) == (4 * times, ((7, 4 * times),))
-        read = spark.read.schema("n BIGINT, r STRUCT<id: STRING>").json(list(found.paths))
+        assert (spooled.rows, spooled.ordinal_offsets) == (4 * times, ((7, 4 * times),))
+        read = spark.read.schema("n BIGINT, r STRUCT<id: STRING>").json(list(spooled.paths))
         rows = sorted((row.n, row.r.id) for row in read.collect())
         assert rows == list(enumerate([*"a0b0"] * times, 17))
     assert jobs[0] == jobs[1] > 0
@@ -603,13 +609,13 @@ def test_addresses_are_translated_to_the_schemes_of_spark() -> None:
     }
     schemes = SCHEMES | {"hdfs"}
     limits = FileLimits(schemes=schemes)
-    found = check_batch_files(
+    files = check_batch_files(
         BatchFiles(StreamId("a"), list(addresses), JSONL, version=3), 7, {}, limits
     )
-    assert [file.address for file in found] == list(addresses.values())
-    assert {(file.ordinal, file.version, file.nbytes) for file in found} == {(7, 3, 0)}
-    assert found[-1].read_pattern.endswith(r"/\[a\].jsonl")
-    assert found[-1].redacted_address == "abfss://account.dfs.core.windows.net/[a].jsonl"
+    assert [file.address for file in files] == list(addresses.values())
+    assert {(file.ordinal, file.version, file.nbytes) for file in files} == {(7, 3, 0)}
+    assert files[-1].read_pattern.endswith(r"/\[a\].jsonl")
+    assert files[-1].redacted_address == "abfss://account.dfs.core.windows.net/[a].jsonl"
     assert get_file_key("file:///a//b c") == get_file_key("file:/a/b%20c", escaped=True)
     assert get_file_key("s3a://bucket/a%20b") != get_file_key("s3a://bucket/a%20b", escaped=True)
 
@@ -636,12 +642,14 @@ def test_batch_files_and_records_of_a_tap_give_the_same_table(
 ) -> None:
     """Four tables, loaded from records and from files of each encoding, are equal."""
     kinds = {"records": None, "jsonl": JSONL, "gzip": GZIP, "parquet": PARQUET}
-    messages = b"".join(flights(tmp_path, name, encoding) for name, encoding in kinds.items())
+    messages = b"".join(
+        run_sample_tap(tmp_path, name, encoding) for name, encoding in kinds.items()
+    )
     assert messages.count(b'"type":"BATCH"') == 3
     config = {"path": str(tmp_path / "tables"), "master": "local[2]", "small_runs": True}
     (tmp_path / "target.json").write_text(json.dumps(config))
     code = "from target_spark.target import TargetSpark; TargetSpark.cli()"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, "--config", "target.json"],
         input=messages,
         capture_output=True,
@@ -650,18 +658,18 @@ def test_batch_files_and_records_of_a_tap_give_the_same_table(
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    found = [
+    assert process.returncode == 0, process.stderr.decode()
+    tables = [
         spark.read.format("delta").load(to_spark_uri(f"{tmp_path}/tables/{name}")).collect()
         for name in kinds
     ]
-    records, *others = (sorted(rows, key=repr) for rows in found)
+    records, *from_files = (sorted(rows, key=repr) for rows in tables)
     assert len(records) == 16
-    assert all(rows == records for rows in others)
+    assert all(rows == records for rows in from_files)
     assert len(list((tmp_path / "files").iterdir())) == 3
 
 
-def flights(folder: Path, alias: str, encoding: Any) -> bytes:
+def run_sample_tap(folder: Path, alias: str, encoding: Any) -> bytes:
     """Return the sample tap's messages of stream airlines under another name."""
     config: dict[str, Any] = {"stream_maps": {"airlines": {"__alias__": alias}, "__else__": None}}
     if encoding is not None:
@@ -669,7 +677,7 @@ def flights(folder: Path, alias: str, encoding: Any) -> bytes:
         config["batch_config"] = {"encoding": encoding, "storage": storage}
     (folder / "tap.json").write_text(json.dumps(config))
     code = "from tap_flights.tap import TapFlights; TapFlights.cli()"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code, "--config", "tap.json"],
         capture_output=True,
         cwd=folder,
@@ -677,5 +685,5 @@ def flights(folder: Path, alias: str, encoding: Any) -> bytes:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout

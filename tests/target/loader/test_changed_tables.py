@@ -37,14 +37,14 @@ class ChangedWarehouse(Warehouse):
     """A warehouse whose tables tests change without the loader."""
 
     def ref(self, table: str) -> str:
-        place = f"{self.folder}/{table}"
+        address = f"{self.folder}/{table}"
         if self.format == "iceberg":
-            return resolve_table(self.spark, Table(place, table)).ref
-        return f"{self.format}.`{to_spark_uri(place)}`"
+            return resolve_table(self.spark, Table(address, table)).ref
+        return f"{self.format}.`{to_spark_uri(address)}`"
 
-    def sql(self, table: str, words: str) -> Any:
+    def sql(self, table: str, statement: str) -> Any:
         """Run a statement in which ``{t}`` is the table."""
-        return self.spark.sql(words.replace("{t}", self.ref(table)))
+        return self.spark.sql(statement.replace("{t}", self.ref(table)))
 
     def types(self, table: str) -> dict[str, str]:
         fields = self.spark.table(self.ref(table)).schema.fields
@@ -82,15 +82,15 @@ def all_formats(
 
 
 def test_upsert_keeps_values_of_foreign_columns(tables: ChangedWarehouse) -> None:
-    wanted = schema("t", {**ID, "n": INT}, "id")
-    tables.load(wanted, record("t", id=1, n=1), record("t", id=2, n=1))
+    schema_message = schema("t", {**ID, "n": INT}, "id")
+    tables.load(schema_message, record("t", id=1, n=1), record("t", id=2, n=1))
     tables.sql("t", "ALTER TABLE {t} ADD COLUMNS (theirs string)")
     tables.sql(
         "t",
         "MERGE INTO {t} t USING (SELECT 1L AS i) s ON t.id = s.i"
         " WHEN MATCHED THEN UPDATE SET t.theirs = 'kept'",
     )
-    tables.load(wanted, record("t", id=1, n=2), record("t", id=3, n=3))
+    tables.load(schema_message, record("t", id=1, n=2), record("t", id=3, n=3))
     assert tables.rows("t", "id", "n", "theirs") == [(1, 2, "kept"), (2, 1, None), (3, 3, None)]
     assert not tables.notes("t")
 
@@ -103,9 +103,11 @@ def test_upsert_fills_default_and_generated_columns(delta: ChangedWarehouse) -> 
         " USING delta PARTITIONED BY (day)"
         " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
     )
-    wanted = schema("t", {**ID, "at": TIME}, "id")
-    delta.load(wanted, record("t", id=1, at="2024-01-01T10:00:00Z"))
-    delta.load(wanted, record("t", id=1, at="2024-01-02T10:00:00Z"), record("t", id=2, at=None))
+    schema_message = schema("t", {**ID, "at": TIME}, "id")
+    delta.load(schema_message, record("t", id=1, at="2024-01-01T10:00:00Z"))
+    delta.load(
+        schema_message, record("t", id=1, at="2024-01-02T10:00:00Z"), record("t", id=2, at=None)
+    )
     assert delta.rows("t", "id", "day", "c") == [(1, date(2024, 1, 2), "x"), (2, None, "x")]
     assert delta.read("t").where("k IS NOT NULL").count() == 2
 
@@ -119,22 +121,22 @@ def test_upsert_makes_a_foreign_not_null_column_nullable_beside_defaults(
         "CREATE TABLE {t} (id bigint, a string NOT NULL DEFAULT 'd', z int NOT NULL) USING delta"
         " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
     )
-    wanted = schema("t", ID, "id")
+    schema_message = schema("t", ID, "id")
     for id_ in (1, 2):
-        delta.load(wanted, record("t", id=id_), state(id_))
+        delta.load(schema_message, record("t", id=id_), state(id_))
         assert delta.states == [id_]
     assert delta.rows("t", "id", "a", "z") == [(1, "d", None), (2, "d", None)]
 
 
 def test_append_and_overwrite_fill_default_columns(tables: ChangedWarehouse) -> None:
-    more = (
+    properties = (
         " TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
         if tables.format == "delta"
         else ""
     )
     default = "DEFAULT 'x'" if tables.format == "delta" else ""
     tables.sql(
-        "t", f"CREATE TABLE {{t}} (c string {default}, id bigint) USING {tables.format}{more}"
+        "t", f"CREATE TABLE {{t}} (c string {default}, id bigint) USING {tables.format}{properties}"
     )
     expected = "x" if tables.format == "delta" else None
     tables.load(schema("t", ID), record("t", id=1))
@@ -144,12 +146,12 @@ def test_append_and_overwrite_fill_default_columns(tables: ChangedWarehouse) -> 
 
 
 def test_dropped_column_is_added_again_and_renamed_one_kept(delta: ChangedWarehouse) -> None:
-    wanted = schema("t", {**ID, "a": INT, "b": TEXT})
-    delta.load(wanted, record("t", id=1, a=1, b="x"))
+    schema_message = schema("t", {**ID, "a": INT, "b": TEXT})
+    delta.load(schema_message, record("t", id=1, a=1, b="x"))
     delta.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     delta.sql("t", "ALTER TABLE {t} DROP COLUMN a")
     delta.sql("t", "ALTER TABLE {t} RENAME COLUMN b TO theirs")
-    delta.load(wanted, record("t", id=2, a=2, b="y"))
+    delta.load(schema_message, record("t", id=2, a=2, b="y"))
     assert delta.rows("t", "id", "a", "b", "theirs") == [(1, None, None, "x"), (2, 2, "y", None)]
     assert delta.notes("t") == ["new column a (bigint)", "new column b (string)"]
 
@@ -158,9 +160,9 @@ def test_dropped_column_is_added_again_and_renamed_one_kept(delta: ChangedWareho
 def test_column_dropped_during_the_run_is_added_again(
     tables: ChangedWarehouse, keyed: bool
 ) -> None:
-    wanted = schema("t", {**ID, "a": INT}, *(["id"] if keyed else []))
+    schema_message = schema("t", {**ID, "a": INT}, *(["id"] if keyed else []))
     loader, spool = tables.open(flush_rows=1)
-    feed(loader, wanted, record("t", id=1, a=1))
+    feed(loader, schema_message, record("t", id=1, a=1))
     loader._pipeline.wait()
     loader.poll()
     if tables.format == "delta":
@@ -177,12 +179,12 @@ def test_column_dropped_during_the_run_is_added_again(
 
 
 def test_externally_widened_column_accepts_larger_values(tables: ChangedWarehouse) -> None:
-    wanted = schema("t", {**ID, "a": {**TEXT, "format": "singer.decimal", "precision": 5}})
-    tables.load(wanted, record("t", id=1, a="1"))
+    schema_message = schema("t", {**ID, "a": {**TEXT, "format": "singer.decimal", "precision": 5}})
+    tables.load(schema_message, record("t", id=1, a="1"))
     if tables.format == "delta":
         tables.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     tables.sql("t", "ALTER TABLE {t} ALTER COLUMN a TYPE decimal(9,0)")
-    tables.load(wanted, record("t", id=2, a="12345"), record("t", id=3, a="123456789"))
+    tables.load(schema_message, record("t", id=2, a="12345"), record("t", id=3, a="123456789"))
     assert sorted(int(row[0]) for row in tables.rows("t", "a")) == [1, 12345, 123456789]
     assert tables.types("t")["a"] == "decimal(9,0)"
 
@@ -209,9 +211,9 @@ def test_not_null_column_becomes_nullable_at_the_first_null(
     states = tables.load(*messages, state(1), write_mode=mode)
     assert states == [1]
     nine = [(9, 9, "x")] if mode == "append" else []
-    kept = "x" if mode == "upsert" else None
+    other = "x" if mode == "upsert" else None
     assert tables.rows("t", "id", "a", "theirs") == sorted(
-        [(1, None, None), (9, 8, kept), *nine], key=repr
+        [(1, None, None), (9, 8, other), *nine], key=repr
     )
     nullable = {f.name: f.nullable for f in tables.spark.table(tables.ref("t")).schema.fields}
     assert nullable["a"]
@@ -229,26 +231,28 @@ def test_not_null_column_stays_without_nulls(tables: ChangedWarehouse) -> None:
 
 @pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
 def test_violated_constraint_is_named_without_values(delta: ChangedWarehouse, mode: str) -> None:
-    wanted = schema("t", {**ID, "email": TEXT}, "id")
-    delta.load(wanted, record("t", id=1, email="a@b"))
+    schema_message = schema("t", {**ID, "email": TEXT}, "id")
+    delta.load(schema_message, record("t", id=1, email="a@b"))
     delta.sql("t", "ALTER TABLE {t} ADD CONSTRAINT has_at CHECK (email LIKE '%@%')")
     with pytest.raises(TableError, match=r"constraint has_at \(email LIKE '%@%'\)") as raised:
-        delta.load(wanted, record("t", id=2, email="secret"), state(1), write_mode=mode)
+        delta.load(schema_message, record("t", id=2, email="secret"), state(1), write_mode=mode)
     assert "secret" not in str(raised.value)
     assert "DROP CONSTRAINT" in str(raised.value)
     assert delta.states == []
     assert delta.rows("t") == [(1, "a@b")]
-    delta.load(wanted, record("t", id=2, email="c@d"), state(1), write_mode=mode)
+    delta.load(schema_message, record("t", id=2, email="c@d"), state(1), write_mode=mode)
     assert (2, "c@d") in delta.rows("t")
 
 
 def test_changes_of_an_append_only_table_are_an_error(delta: ChangedWarehouse) -> None:
-    wanted = schema("t", {**ID, "a": TEXT}, "id")
-    delta.load(wanted, record("t", id=1, a="x"))
+    schema_message = schema("t", {**ID, "a": TEXT}, "id")
+    delta.load(schema_message, record("t", id=1, a="x"))
     delta.sql("t", "ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
     with pytest.raises(TableError, match=r"^Table t \(.*property delta\.appendOnly.*write_mode to"):
-        delta.load(wanted, record("t", id=1, a="y"), state(1))
-    assert delta.load(wanted, record("t", id=2, a="y"), state(1), write_mode="append") == [1]
+        delta.load(schema_message, record("t", id=1, a="y"), state(1))
+    assert delta.load(schema_message, record("t", id=2, a="y"), state(1), write_mode="append") == [
+        1
+    ]
 
 
 @pytest.mark.parametrize("kind", ["ALWAYS", "BY DEFAULT"])
@@ -282,28 +286,28 @@ def test_null_in_an_identifier_field_of_iceberg_is_an_error(
     iceberg = ChangedWarehouse(spark_session, spark, tmp_path / "tables", "iceberg")
     iceberg.sql("t", "CREATE TABLE {t} (id bigint, a string NOT NULL) USING iceberg")
     iceberg.sql("t", "ALTER TABLE {t} SET IDENTIFIER FIELDS a")
-    wanted = schema("t", {**ID, "a": TEXT}, "id")
+    schema_message = schema("t", {**ID, "a": TEXT}, "id")
     with pytest.raises(TableError, match=r"^Table t \(.*the identifier field a cannot be nullable"):
-        iceberg.load(wanted, record("t", id=1), state(1))
-    assert iceberg.load(wanted, record("t", id=1, a="x"), state(1)) == [1]
+        iceberg.load(schema_message, record("t", id=1), state(1))
+    assert iceberg.load(schema_message, record("t", id=1, a="x"), state(1)) == [1]
 
 
 def test_varchar_and_char_columns_become_string(delta: ChangedWarehouse) -> None:
     delta.sql(
         "t", "CREATE TABLE {t} (id bigint, a varchar(3), b char(3), n varchar(2)) USING delta"
     )
-    wanted = schema("t", {**ID, "a": TEXT, "b": TEXT, "n": INT})
-    delta.load(wanted, record("t", id=1, a="longer", b="also longer", n=12345))
+    schema_message = schema("t", {**ID, "a": TEXT, "b": TEXT, "n": INT})
+    delta.load(schema_message, record("t", id=1, a="longer", b="also longer", n=12345))
     assert delta.rows("t", "id", "a", "b", "n") == [(1, "longer", "also longer", "12345")]
     assert delta.notes("t") == [f"column {name} is now string" for name in "abn"]
 
 
 def test_too_long_text_in_a_list_of_varchar_is_an_error(delta: ChangedWarehouse) -> None:
     delta.sql("t", "CREATE TABLE {t} (id bigint, a array<varchar(3)>) USING delta")
-    wanted = schema("t", {**ID, "a": {"type": "array", "items": TEXT}})
-    delta.load(wanted, record("t", id=1, a=["abc"]))
+    schema_message = schema("t", {**ID, "a": {"type": "array", "items": TEXT}})
+    delta.load(schema_message, record("t", id=1, a=["abc"]))
     with pytest.raises(TableError, match="text of a limited length") as raised:
-        delta.load(wanted, record("t", id=1, a=["secret"]))
+        delta.load(schema_message, record("t", id=1, a=["secret"]))
     assert "secret" not in str(raised.value)
 
 
@@ -363,10 +367,12 @@ def test_foreign_partitions_deletion_vectors_and_column_mapping_are_supported(
         "CREATE TABLE {t} (id bigint, a string) USING delta PARTITIONED BY (a) TBLPROPERTIES"
         " ('delta.enableDeletionVectors' = 'true', 'delta.columnMapping.mode' = 'name')",
     )
-    wanted = schema("t", {**ID, "a": TEXT, "a b": INT}, "id")
-    delta.load(wanted, record("t", **{"id": 1, "a": "x", "a b": 1}), record("t", id=2, a="x"))
+    schema_message = schema("t", {**ID, "a": TEXT, "a b": INT}, "id")
+    delta.load(
+        schema_message, record("t", **{"id": 1, "a": "x", "a b": 1}), record("t", id=2, a="x")
+    )
     delta.sql("t", "DELETE FROM {t} WHERE id = 2")
-    delta.load(wanted, record("t", **{"id": 1, "a": "y", "a b": 2}))
+    delta.load(schema_message, record("t", **{"id": 1, "a": "y", "a b": 2}))
     assert delta.rows("t", "id", "a", "a_b") == [(1, "y", 2)]
 
 
@@ -374,11 +380,11 @@ def test_text_that_a_foreign_partition_stores_as_null_is_quarantined(
     delta: ChangedWarehouse,
 ) -> None:
     delta.sql("t", "CREATE TABLE {t} (id bigint, a string) USING delta PARTITIONED BY (a)")
-    described = schema("t", {**ID, "a": TEXT}, "id", "a")
+    schema_message = schema("t", {**ID, "a": TEXT}, "id", "a")
     texts = ["", "x", "__HIVE_DEFAULT_PARTITION__"]
     for _ in range(2):  # as null, the key would not match in the second load
         delta.load(
-            described, *(record("t", id=number, a=text) for number, text in enumerate(texts))
+            schema_message, *(record("t", id=number, a=text) for number, text in enumerate(texts))
         )
     assert delta.rows("t", "id", "a") == [(1, "x")]
     reasons = [
@@ -419,17 +425,19 @@ CASES: list[tuple[dict[str, Any], ...]] = [
 def test_properties_with_colliding_names_keep_their_columns(
     all_formats: ChangedWarehouse, runs: tuple[dict[str, Any], ...]
 ) -> None:
-    homes = {}
+    first_columns = {}
     for number, values in enumerate(runs):
         all_formats.load(
             schema("t", {**ID, **dict.fromkeys(values, INT)}), record("t", id=number, **values)
         )
         row = all_formats.read("t").where(f"id = {number}").collect()[0].asDict()
-        at = {value: name for name, value in row.items() if name != "id" and value is not None}
-        found = {source: at[value] for source, value in values.items()}
-        homes = {**found, **homes}
-        assert found == {source: homes[source] for source in found}
-    assert len(set(homes.values())) == len(homes)
+        column_of = {
+            value: name for name, value in row.items() if name != "id" and value is not None
+        }
+        columns = {source: column_of[value] for source, value in values.items()}
+        first_columns = {**columns, **first_columns}
+        assert columns == {source: first_columns[source] for source in columns}
+    assert len(set(first_columns.values())) == len(first_columns)
 
 
 def test_struct_fields_with_colliding_names_keep_their_properties(

@@ -164,10 +164,10 @@ def test_wait_for_space_ends_with_space_or_at_its_deadline(load: Load) -> None:
     go = threading.Event()
     load.tables.before = lambda _request: go.wait(SOON)
     load.row(A)
-    held = load.pipeline.uncommitted_bytes
-    load.pipeline.wait_for_space(held + 1, float("inf"))
+    nbytes = load.pipeline.uncommitted_bytes
+    load.pipeline.wait_for_space(nbytes + 1, float("inf"))
     load.pipeline.wait_for_space(1, 0.0)
-    assert load.pipeline.uncommitted_bytes == held
+    assert load.pipeline.uncommitted_bytes == nbytes
     go.set()
     load.pipeline.wait_for_space(1, float("inf"))
     assert load.pipeline.uncommitted_bytes == 0

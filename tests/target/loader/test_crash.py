@@ -139,12 +139,12 @@ class Attempt:
 
 def last_state(path: Path) -> dict[str, Any]:
     """Return the last complete state; a truncated or foreign line raises an error."""
-    whole = path.read_bytes().rpartition(b"\n")[0].splitlines()
-    states: list[dict[str, Any]] = [json.loads(line) for line in whole]
+    lines = path.read_bytes().rpartition(b"\n")[0].splitlines()
+    states: list[dict[str, Any]] = [json.loads(line) for line in lines]
     return states[-1] if states else {}
 
 
-def covered(state: dict[str, Any]) -> Iterator[tuple[str, int]]:
+def covered_rows(state: dict[str, Any]) -> Iterator[tuple[str, int]]:
     """Yield part and number of the rows that a state covers; the part is empty for numbers."""
     bookmarks = state.get("bookmarks", {})
     numbers = bookmarks.get("numbers", {})
@@ -155,13 +155,13 @@ def covered(state: dict[str, Any]) -> Iterator[tuple[str, int]]:
             yield entry["context"]["part"], n
 
 
-def stored(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]]:
+def read_rows(spark: SparkSession, folder: Path, form: str) -> list[tuple[str, int]]:
     """Return the rows of both tables, without those of a missing table."""
     rows: list[tuple[str, int]] = []
     for stream, columns in (("numbers", ("'' AS part", "id")), ("shuffled", ("part", "at"))):
-        place = folder / "tables" / stream
-        if any(place.glob("*.parquet")):
-            table = spark.read.format(form).load(to_spark_uri(str(place)))
+        path = folder / "tables" / stream
+        if any(path.glob("*.parquet")):
+            table = spark.read.format(form).load(to_spark_uri(str(path)))
             rows += [(part, n) for part, n in table.selectExpr(*columns).collect()]
     return rows
 
@@ -202,13 +202,15 @@ def test_no_row_is_lost_after_repeated_kills(
         attempt.kill(victim, chance)
         attempt.end()
         # A state covers committed rows only, at any moment of the kill.
-        assert set(covered(last_state(attempt.states))) <= set(stored(spark, tmp_path, form))
+        assert set(covered_rows(last_state(attempt.states))) <= set(
+            read_rows(spark, tmp_path, form)
+        )
     last = Attempt(tmp_path, form)
     assert last.end() == (0, 0), (tmp_path / "errors.log").read_text()
-    everything = {("", n) for n in range(1, COUNT + 1)}
-    everything |= {(part, n) for part in PARTS for n in range(1, PART_COUNT + 1)}
-    assert set(covered(last_state(last.states))) == everything
-    rows = stored(spark, tmp_path, form)
-    assert set(rows) == everything
+    expected = {("", n) for n in range(1, COUNT + 1)}
+    expected |= {(part, n) for part in PARTS for n in range(1, PART_COUNT + 1)}
+    assert set(covered_rows(last_state(last.states))) == expected
+    rows = read_rows(spark, tmp_path, form)
+    assert set(rows) == expected
     if form == "delta":
-        assert len(rows) == len(everything)
+        assert len(rows) == len(expected)

@@ -55,7 +55,7 @@ def text_record(number: int, size: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "code, words",
+    "code, message",
     [
         (3, "it ran out of memory: spark.driver.memory is 2g. Increase it"),
         (52, "it ran out of memory"),
@@ -64,8 +64,10 @@ def text_record(number: int, size: int) -> bytes:
         (1, "exit code 1; its messages"),
     ],
 )
-def test_exit_code_of_the_jvm_is_explained(code: int, words: str) -> None:
-    assert words in str(_explain_jvm_exit(code, SparkSettings(conf={"spark.driver.memory": "2g"})))
+def test_exit_code_of_the_jvm_is_explained(code: int, message: str) -> None:
+    assert message in str(
+        _explain_jvm_exit(code, SparkSettings(conf={"spark.driver.memory": "2g"}))
+    )
 
 
 @pytest.mark.parametrize("form", ["parquet", "delta"])
@@ -148,23 +150,23 @@ def test_full_table_disk_is_an_error_and_the_next_run_resumes(
     spark: SparkSession, tmp_path: Path, small_disk: Path, form: str
 ) -> None:
     rows = [text_record(n, 1_000_000) + state(n) for n in range(1, 11)]
-    how = {"path": str(small_disk), "format": form, "flush_rows": 1}
-    done = run(tmp_path, b"".join([text_schema(), *rows]), **how)
-    assert done.returncode == 1
-    errors = done.stderr.decode()
+    options = {"path": str(small_disk), "format": form, "flush_rows": 1}
+    process = run(tmp_path, b"".join([text_schema(), *rows]), **options)
+    assert process.returncode == 1
+    errors = process.stderr.decode()
     assert f"No space is left for table a ({small_disk}/a): No space left on device" in errors
     assert "Traceback" not in errors
-    covered = int(done.stdout.split()[-1])
+    covered = int(process.stdout.split()[-1])
     assert 0 < covered < 10
-    place = spark.read.format(form).load(f"file://{small_disk}/a")
-    assert set(range(1, covered + 1)) <= {row.id for row in place.select("id").collect()}
+    table = spark.read.format(form).load(f"file://{small_disk}/a")
+    assert set(range(1, covered + 1)) <= {row.id for row in table.select("id").collect()}
 
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    rest = b"".join([text_schema(), *rows[covered:]])
-    done = run(tmp_path, rest, **how)
-    assert (done.returncode, done.stdout.split()[-1]) == (0, b"10")
-    place = spark.read.format(form).load(f"file://{small_disk}/a")
-    assert sorted(row.id for row in place.select("id").collect()) == [*range(1, 11)]
+    remaining = b"".join([text_schema(), *rows[covered:]])
+    process = run(tmp_path, remaining, **options)
+    assert (process.returncode, process.stdout.split()[-1]) == (0, b"10")
+    table = spark.read.format(form).load(f"file://{small_disk}/a")
+    assert sorted(row.id for row in table.select("id").collect()) == [*range(1, 11)]
     wait_for_no_processes(tmp_path)
 
 
@@ -189,9 +191,9 @@ def test_full_spool_disk_is_an_error_after_the_committed_states(
 
 def test_file_size_limit_is_reported_like_a_full_disk(tmp_path: Path) -> None:
     """A limit that any user can set with `ulimit -f`."""
-    words = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(config(tmp_path))])
-    done = subprocess.run(
-        ["sh", "-c", f"ulimit -f 1000; exec {words}"],
+    command = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(config(tmp_path))])
+    process = subprocess.run(
+        ["sh", "-c", f"ulimit -f 1000; exec {command}"],
         input=text_schema() + text_record(1, 3_000_000) + state(1),
         capture_output=True,
         env=environment(),
@@ -199,9 +201,9 @@ def test_file_size_limit_is_reported_like_a_full_disk(tmp_path: Path) -> None:
         timeout=PATIENCE,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert b"No space is left for uncommitted rows" in done.stderr
-    assert b"File too large" in done.stderr
+    assert (process.returncode, process.stdout) == (1, b"")
+    assert b"No space is left for uncommitted rows" in process.stderr
+    assert b"File too large" in process.stderr
     wait_for_no_processes(tmp_path)
 
 
@@ -215,14 +217,14 @@ def test_spool_of_a_dead_run_is_private_and_removed_by_the_next(
         target.until(lambda: any(spool.glob("target-spark-*/blockmgr-*")))  # Spark's own
         target.process.kill()
         target.end()
-    (left,) = spool.iterdir()
-    files = [path for path in left.iterdir() if path.is_file()]
+    (folder,) = spool.iterdir()
+    files = [path for path in folder.iterdir() if path.is_file()]
     modes = {path.name.partition("-")[0]: path.stat().st_mode & 0o777 for path in files}
-    assert left.stat().st_mode & 0o777 == 0o700
+    assert folder.stat().st_mode & 0o777 == 0o700
     assert modes == {"lock": 0o600, "rows": 0o600}
-    done = run(tmp_path, schema() + record(1) + state(1), staging=str(spool))
-    assert (done.returncode, done.stdout) == (0, b"1\n")
+    process = run(tmp_path, schema() + record(1) + state(1), staging=str(spool))
+    assert (process.returncode, process.stdout) == (0, b"1\n")
     assert not [*spool.iterdir()]
     assert ids(spark, tmp_path) == [1]
-    assert json.loads(done.stdout) == 1
+    assert json.loads(process.stdout) == 1
     wait_for_no_processes(tmp_path)

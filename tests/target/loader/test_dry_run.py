@@ -64,23 +64,25 @@ def test_dry_run_writes_nothing_and_reports_the_changes(
     make: Callable[[str], Warehouse], format: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     warehouse = make(format)
-    described = schema("a", ID_AND_NAME)
+    schema_message = schema("a", ID_AND_NAME)
     rows = record("a", id=1, name="x"), record("a", id=2, name="y"), record("a", id="no")
-    report = dry_run(warehouse, described, *rows, state(1))
+    report = dry_run(warehouse, schema_message, *rows, state(1))
     assert report["notes"] == ["table a would be created: `id` bigint, `name` string"]
     assert (report["received"], report["written"], report["quarantined"]) == (3, 2, 1)
     assert not warehouse.folder.exists()
     assert "rows that would be quarantined in table a__quarantine: 1." in caplog.text
-    warehouse.load(described, *rows[:2], state(1))
+    warehouse.load(schema_message, *rows[:2], state(1))
     grown = schema("a", {**ID_AND_NAME, "on": DAY, "id": {"type": "string"}})
-    report = dry_run(warehouse, described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
+    report = dry_run(
+        warehouse, schema_message, *rows[:2], grown, record("a", id="3", on="2024-01-01")
+    )
     assert report["written"] == 3
     text = "; ".join(report["notes"])
     assert "new column on (date)" in text
     assert "new column id__string (string), because column id cannot be widened" in text
     assert {change["column"] for change in report["changes"]} == {"on", "id__string"}
     # The run itself makes the reported changes.
-    warehouse.load(described, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
+    warehouse.load(schema_message, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
     assert {"id", "name", "on", "id__string"} == set(warehouse.read("a").columns)
 
 
@@ -89,12 +91,14 @@ def test_dry_upsert_counts_inserted_and_updated_rows(
     make: Callable[[str], Warehouse], format: str
 ) -> None:
     warehouse = make(format)
-    described = schema("a", ID_AND_NAME, "id")
+    schema_message = schema("a", ID_AND_NAME, "id")
     rows = [record("a", id=n % 5, name=str(n)) for n in range(7)]
-    report = dry_run(warehouse, described, *rows)
+    report = dry_run(warehouse, schema_message, *rows)
     assert (report["written"], report["inserted"], report["updated"]) == (7, 5, 0)
-    warehouse.load(described, *rows, state(1))
-    report = dry_run(warehouse, described, record("a", id=4, name="x"), record("a", id=5, name="y"))
+    warehouse.load(schema_message, *rows, state(1))
+    report = dry_run(
+        warehouse, schema_message, record("a", id=4, name="x"), record("a", id=5, name="y")
+    )
     assert (report["inserted"], report["updated"]) == (1, 1)
 
 
@@ -121,11 +125,11 @@ def test_dry_run_counts_rows_of_old_versions_as_deleted(delta: Warehouse) -> Non
     delta.load(new, record("a", id=7), state(1))
     report = dry_run(delta, new, versioned("a", 1, id=1), activate("a", 1), state(1))
     assert report["deleted"] == 1
-    both = versioned("a", 1, id=1), versioned("a", 1, id=2)
-    delta.load(new, *both, activate("a", 1), state(1), hard_delete=True)
+    rows = versioned("a", 1, id=1), versioned("a", 1, id=2)
+    delta.load(new, *rows, activate("a", 1), state(1), hard_delete=True)
     for hard in (True, False):
-        again = new, versioned("a", 2, id=1), activate("a", 2), state(2)
-        assert dry_run(delta, *again, hard_delete=hard)["deleted"] == 2
+        messages = new, versioned("a", 2, id=1), activate("a", 2), state(2)
+        assert dry_run(delta, *messages, hard_delete=hard)["deleted"] == 2
 
 
 def test_dry_writer_has_the_capabilities_of_its_format() -> None:
@@ -134,11 +138,11 @@ def test_dry_writer_has_the_capabilities_of_its_format() -> None:
 
 
 def test_scd2_has_a_dry_run(delta: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
+    schema_message = schema("a", ID_AND_NAME, "id")
     for _ in range(2):
-        report = dry_run(delta, described, record("a", id=1, name="x"), write_mode="scd2")
+        report = dry_run(delta, schema_message, record("a", id=1, name="x"), write_mode="scd2")
         assert report["written"] == 1
-        delta.load(described, record("a", id=1, name="w"), state(1), write_mode="scd2")
+        delta.load(schema_message, record("a", id=1, name="w"), state(1), write_mode="scd2")
 
 
 def test_dry_run_applies_schema_changes_to_later_batches(delta: Warehouse) -> None:
@@ -184,16 +188,16 @@ def test_replay_rejects_dry_run(tmp_path: Path) -> None:
 
 def test_dry_run_of_the_command_creates_no_files_and_emits_no_state(tmp_path: Path) -> None:
     messages = schema("a", ID), record("a", id=1), state(1)
-    done = run(
+    process = run(
         tmp_path,
         "".join(json.dumps(message) + "\n" for message in messages).encode(),
         dry_run=True,
         report=str(tmp_path / "report.json"),
         streams={"elsewhere": {"write_mode": "append"}},
     )
-    errors = done.stderr.decode()
-    assert done.returncode == 0, errors
-    assert done.stdout == b""
+    errors = process.stderr.decode()
+    assert process.returncode == 0, errors
+    assert process.stdout == b""
     assert not (tmp_path / "tables").exists()
     assert "dry run: nothing was written" in errors
     report = json.loads((tmp_path / "report.json").read_text())

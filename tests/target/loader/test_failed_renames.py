@@ -32,8 +32,8 @@ STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], CommitStats]] = 
 
 @pytest.fixture
 def hdfs(tmp_path: Path) -> Iterator[FileSystem]:
-    with serve_in_thread(FileSystem(tmp_path)) as found:
-        yield found
+    with serve_in_thread(FileSystem(tmp_path)) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +59,9 @@ def test_batch_whose_commit_rename_fails_is_stored_once(
     assert (effect.inserted, effect.updated, effect.deleted) == (1, 0, 0)
     hdfs.faults.clear()  # an append that was already written is not renamed again
     writer.append(table, rows(spark, (3, "c", 3)), marker(3))
-    kept = [(1, "a", 1)] if before == "rows" else []
-    assert content(spark, table) == [*kept, (2, "b", 2), (3, "c", 3)]
-    assert [each.marker for each in line(spark, table)].count(marker(2)) == 1
+    expected = [(1, "a", 1)] if before == "rows" else []
+    assert content(spark, table) == [*expected, (2, "b", 2), (3, "c", 3)]
+    assert [commit.marker for commit in line(spark, table)].count(marker(2)) == 1
 
 
 def test_table_is_readable_after_a_run_whose_renames_all_fail_after_their_effect(

@@ -35,7 +35,7 @@ TIMEOUT = (
 )
 
 
-class CameToLateError(Exception):
+class CommitTimeoutError(Exception):
     """An error with a message as Spark's."""
 
 
@@ -66,17 +66,19 @@ class Storage:
         self.after: set[int] = set()
         self.instead: set[int] = set()
 
-    def around(self, real: Callable[..., Any], counts: Callable[..., bool]) -> Callable[..., Any]:
+    def fail_some(
+        self, real: Callable[..., Any], counts: Callable[..., bool]
+    ) -> Callable[..., Any]:
         def commit(*args: Any, **options: Any) -> Any:
             if not counts(*args):
                 return real(*args, **options)
             self.commits += 1
             number = self.commits
             if number in self.instead:
-                raise CameToLateError(TIMEOUT)
+                raise CommitTimeoutError(TIMEOUT)
             answer = real(*args, **options)
             if number in self.after:
-                raise CameToLateError(TIMEOUT)
+                raise CommitTimeoutError(TIMEOUT)
             return answer
 
         return commit
@@ -98,19 +100,19 @@ def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
         (MergeIntoWriter, "merge"),
         (CommitManifest, "write"),
     ):
-        monkeypatch.setattr(kind, name, storage.around(getattr(kind, name), always))
+        monkeypatch.setattr(kind, name, storage.fail_some(getattr(kind, name), always))
     for commit in (delta_writer.commit_files, delta_writer.merge_rows):
-        monkeypatch.setattr(delta_writer, commit.__name__, storage.around(commit, always))
+        monkeypatch.setattr(delta_writer, commit.__name__, storage.fail_some(commit, always))
     return storage
 
 
 def rows(warehouse: Warehouse, name: str, column: str = "id") -> list[Any]:
     table = Table(f"{warehouse.folder}/{name}", name)
-    found = get_writer(warehouse.format).rows(warehouse.spark, table)
-    return sorted(row[0] for row in found.select(column).collect())
+    table_rows = get_writer(warehouse.format).rows(warehouse.spark, table)
+    return sorted(row[0] for row in table_rows.select(column).collect())
 
 
-def rounds() -> Iterator[list[dict[str, Any]]]:
+def batches() -> Iterator[list[dict[str, Any]]]:
     """Yield the messages of three batches."""
     for start in (1, 3, 5):
         yield [record("a", id=start), record("a", id=start + 1), state(start + 1)]
@@ -127,7 +129,7 @@ def test_commit_with_a_lost_response_is_recognized_and_not_repeated(
     if first:
         warehouse.load(schema("a", ID, "id"), *first, write_mode=mode)
     storage.commits, storage.after = 0, {1, 2, 4}
-    messages = [message for batch in rounds() for message in batch]
+    messages = [message for batch in batches() for message in batch]
     states = warehouse.load(schema("a", ID, "id"), *messages, write_mode=mode, flush_rows=2)
     assert states[-1] == 6
     assert storage.commits >= (1 if mode == "overwrite" else 3)
@@ -220,10 +222,10 @@ def test_permanent_failure_is_not_retried(
 
     def refuse(*_args: Any, **_options: Any) -> None:
         tries.append(1)
-        raise CameToLateError("java.lang.IllegalStateException: no")
+        raise CommitTimeoutError("java.lang.IllegalStateException: no")
 
     monkeypatch.setattr(delta_writer, "commit_files", refuse)
-    with pytest.raises(CameToLateError):
+    with pytest.raises(CommitTimeoutError):
         delta.load(schema("a", ID), record("a", id=1), state(1))
     assert tries == [1]
     assert delta.states == []
@@ -235,10 +237,10 @@ def test_failure_after_the_commit_does_not_repeat_the_commit(
     """Even a transient failure must not repeat it under a new number."""
 
     def late(*_args: Any) -> None:
-        raise CameToLateError(TIMEOUT)
+        raise CommitTimeoutError(TIMEOUT)
 
     monkeypatch.setattr(Written, "verify", late)
-    with pytest.raises(CameToLateError):
+    with pytest.raises(CommitTimeoutError):
         delta.load(schema("a", ID), record("a", id=1), state(1), write_mode="append")
     assert delta.states == []
     assert delta.rows("a") == [(1,)]
@@ -248,15 +250,15 @@ def test_failure_after_the_commit_does_not_repeat_the_commit(
 
 
 def test_run_with_a_clock_set_back_is_still_the_newest(delta: Warehouse) -> None:
-    how = {"add_record_metadata": True}
+    options = {"add_record_metadata": True}
     delta.runs = 10_000
-    both = [schema("a", ID), schema("b", ID), record("a", id=1), record("b", id=1), state(1)]
-    delta.load(*both, **how)
+    messages = [schema("a", ID), schema("b", ID), record("a", id=1), record("b", id=1), state(1)]
+    delta.load(*messages, **options)
     delta.runs = 3
-    assert delta.load(schema("a", ID), record("a", id=2), state(2), **how) == [2]
-    found = find_latest_metadata([delta.marker("a"), delta.marker("b")])
-    assert found is not None
-    assert (found.state, found.run) == ('{"at": 2}', "run4")
+    assert delta.load(schema("a", ID), record("a", id=2), state(2), **options) == [2]
+    newest = find_latest_metadata([delta.marker("a"), delta.marker("b")])
+    assert newest is not None
+    assert (newest.state, newest.run) == ('{"at": 2}', "run4")
     sequences = [row[0] for row in delta.read("a").orderBy("id").select("_sdc_sequence").collect()]
     assert sequences == sorted(sequences)
 

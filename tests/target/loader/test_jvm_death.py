@@ -44,24 +44,24 @@ def test_killed_jvm_logs_one_message_without_stack_traces(tmp_path: Path, form: 
 def no_other_jvm() -> Iterator[None]:
     """Remove the log filters of another test's session, which would wait for its JVM."""
     loggers = [logging.getLogger(name) for name in ("", "py4j.java_gateway", "py4j.clientserver")]
-    kept = [(each, each.filters) for each in loggers]
-    for each in loggers:
-        each.filters = []
+    saved = [(logger, logger.filters) for logger in loggers]
+    for logger in loggers:
+        logger.filters = []
     yield
-    for each, filters in kept:
-        each.filters = filters
+    for logger, filters in saved:
+        logger.filters = filters
 
 
 @pytest.fixture
-def gone(no_other_jvm: None) -> Iterator[list[bool]]:
+def has_ended_answers(no_other_jvm: None) -> Iterator[list[bool]]:
     """Return the queue of answers to the question whether the JVM has ended."""
     answers: list[bool] = []
-    quiet = silence_disconnects(lambda: answers.pop(0))
+    filters = silence_disconnects(lambda: answers.pop(0))
     yield answers
-    restore(quiet)
+    restore(filters)
 
 
-def logged(error: Exception, path: str = "/lib/py4j/java_gateway.py", name: str = "") -> None:
+def log_error(error: Exception, path: str = "/lib/py4j/java_gateway.py", name: str = "") -> None:
     """Log an error as py4j does, with the root logger or its own."""
     raised = (type(error), error, None)
     record = logging.LogRecord(name, logging.ERROR, path, 1, "while sending", None, raised)
@@ -69,24 +69,24 @@ def logged(error: Exception, path: str = "/lib/py4j/java_gateway.py", name: str 
 
 
 def test_only_connection_errors_of_an_ended_jvm_are_suppressed(
-    gone: list[bool], caplog: pytest.LogCaptureFixture
+    has_ended_answers: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "x")]
     for error in broken:
         for name in ("", "py4j.java_gateway", "py4j.clientserver"):
-            gone.append(True)
-            logged(error, name=name)
-    assert (gone, caplog.messages) == ([], [])
-    gone.append(False)
-    logged(broken[0])
-    logged(ValueError("of the bridge, but no connection"))
-    logged(broken[0], path="/lib/elsewhere/client.py")
+            has_ended_answers.append(True)
+            log_error(error, name=name)
+    assert (has_ended_answers, caplog.messages) == ([], [])
+    has_ended_answers.append(False)
+    log_error(broken[0])
+    log_error(ValueError("of the bridge, but no connection"))
+    log_error(broken[0], path="/lib/elsewhere/client.py")
     logging.getLogger().error("a word without an exception")
-    assert (gone, len(caplog.messages)) == ([], 4)
+    assert (has_ended_answers, len(caplog.messages)) == ([], 4)
 
 
 @pytest.mark.usefixtures("no_other_jvm")
 def test_no_log_record_is_suppressed_after_the_session(caplog: pytest.LogCaptureFixture) -> None:
     restore(silence_disconnects(lambda: True))
-    logged(Py4JNetworkError("x"))
+    log_error(Py4JNetworkError("x"))
     assert len(caplog.messages) == 1

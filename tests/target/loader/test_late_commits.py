@@ -40,12 +40,12 @@ class SlowCatalog:
 
     def _newest(self) -> str:
         with closing(sqlite3.connect(self.file)) as database:
-            ((found,),) = database.execute(
+            ((location,),) = database.execute(
                 "SELECT metadata_location FROM iceberg_tables"
             ).fetchall()
-        return str(found)
+        return str(location)
 
-    def away(self, commit: Callable[[], Any]) -> tuple[str, str]:
+    def fail_commit(self, commit: Callable[[], Any]) -> tuple[str, str]:
         """Fail a commit; return the metadata before it and the metadata that it requested."""
         before, known = self._newest(), set(self.metadata.glob("*.metadata.json"))
         with closing(sqlite3.connect(self.file)) as database:
@@ -53,18 +53,18 @@ class SlowCatalog:
             with pytest.raises(Exception, match="SQLITE_BUSY") as failed:
                 commit()
         assert classify_failure(failed.value) is FailureKind.TRANSIENT
-        (asked_for,) = set(self.metadata.glob("*.metadata.json")) - known
-        return before, str(asked_for)
+        (requested,) = set(self.metadata.glob("*.metadata.json")) - known
+        return before, str(requested)
 
-    def make(self, before: str, asked_for: str) -> bool:
+    def make_late_commit(self, before: str, requested: str) -> bool:
         """Make a requested commit as the catalog does; return True if it succeeded."""
         with closing(sqlite3.connect(self.file)) as database, database:
-            done = database.execute(
+            cursor = database.execute(
                 "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ?"
                 " WHERE metadata_location = ?",
-                (asked_for, before, before),
+                (requested, before, before),
             )
-            return done.rowcount == 1
+            return cursor.rowcount == 1
 
 
 @pytest.fixture
@@ -94,14 +94,14 @@ def load_sqlite_driver(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("name", ["append", "upsert", "replace"])
-@pytest.mark.parametrize("wakes", ["before the look", "after the look"])
+@pytest.mark.parametrize("moment", ["before the read", "after the read"])
 def test_late_commit_is_recognized_or_rejected(
-    spark: SparkSession, catalog: SlowCatalog, name: str, wakes: str
+    spark: SparkSession, catalog: SlowCatalog, name: str, moment: str
 ) -> None:
-    asked: list[tuple[str, str]] = []
-    made: list[bool] = []
+    late_commits: list[tuple[str, str]] = []
+    results: list[bool] = []
 
-    class Looking(IcebergWriter):
+    class LateCommitWriter(IcebergWriter):
         """Writer after whose first read of the table the catalog makes the late commit."""
 
         def _find_committed_batch(
@@ -111,27 +111,27 @@ def test_late_commit_is_recognized_or_rejected(
             commit: CommitMetadata,
             newest_first: Sequence[IcebergSnapshot],
         ) -> tuple[CommitMetadata | None, bool]:
-            found = super()._find_committed_batch(spark, table, commit, newest_first)
-            made.extend(catalog.make(*each) for each in asked)
-            return found
+            batch = super()._find_committed_batch(spark, table, commit, newest_first)
+            results.extend(catalog.make_late_commit(*late_commit) for late_commit in late_commits)
+            return batch
 
-    writer = Looking()
+    writer = LateCommitWriter()
     writer.append(TABLE, rows(spark, (1, "a", 1)), marker(1))
     second = batch(spark, (2, "b", 2)) if name == "upsert" else rows(spark, (2, "b", 2))
-    more = [KEYS] if name == "upsert" else []
+    keys = [KEYS] if name == "upsert" else []
 
     def commit() -> Any:
-        return getattr(writer, name)(TABLE, second, *more, marker(2))
+        return getattr(writer, name)(TABLE, second, *keys, marker(2))
 
-    asked_for = catalog.away(commit)
-    if wakes == "before the look":
-        assert catalog.make(*asked_for)
+    requested = catalog.fail_commit(commit)
+    if moment == "before the read":
+        assert catalog.make_late_commit(*requested)
     else:
-        asked.append(asked_for)
+        late_commits.append(requested)
     commit()
-    assert made == ([] if wakes == "before the look" else [False])
+    assert results == ([] if moment == "before the read" else [False])
     assert content(spark, TABLE) == [(1, "a", 1), (2, "b", 2)][name == "replace" :]
-    markers = [each.marker for each in line(spark, TABLE)]
+    markers = [late_commit.marker for late_commit in line(spark, TABLE)]
     assert markers.count(marker(2)) == 1
     writer.append(TABLE, rows(spark, (3, "c", 3)), marker(3))
     assert (

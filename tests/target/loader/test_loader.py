@@ -79,10 +79,10 @@ def test_each_commit_releases_the_state_that_it_covers(delta: Warehouse) -> None
 
 
 def test_stream_with_keys_is_upserted_within_and_across_runs(delta: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
-    delta.load(described, record("a", id=1, name="old"), record("a", id=2, name="two"))
+    schema_message = schema("a", ID_AND_NAME, "id")
+    delta.load(schema_message, record("a", id=1, name="old"), record("a", id=2, name="two"))
     delta.load(
-        described,
+        schema_message,
         record("a", id=1, name="newer"),
         record("a", id=3, name="three"),
         record("a", id=1, name="newest"),
@@ -98,11 +98,11 @@ def test_parquet_appends_streams_with_keys_and_says_so_once_in_log_and_report(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     parquet = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
-    described = schema("a", ID, "id")
+    schema_message = schema("a", ID, "id")
     for _ in range(2):
         caplog.clear()
         with caplog.at_level("INFO"):
-            parquet.load(described, record("a", id=1), described, record("a", id=2))
+            parquet.load(schema_message, record("a", id=1), schema_message, record("a", id=2))
         lines = [*caplog.messages, *parquet.report.lines()]
         assert len([line for line in lines if "cannot upsert" in line]) == 1
         assert len([note for note in parquet.counts("a")["notes"] if "cannot upsert" in note]) == 1
@@ -131,7 +131,7 @@ def test_state_waits_for_the_rows_of_all_streams(warehouse: Warehouse) -> None:
     spool.close()
     # The state came after b's commit, so a commit without rows carries it at the end.
     markers = [warehouse.marker(table) for table in "ab"]
-    assert '{"at": "late"}' in {found.state for found in markers if found is not None}
+    assert '{"at": "late"}' in {metadata.state for metadata in markers if metadata is not None}
     assert warehouse.rows("b") == [(0,), (1,), (2,)]
 
 
@@ -224,11 +224,11 @@ def test_row_with_an_invalid_value_is_quarantined_and_no_other(warehouse: Wareho
     states = warehouse.load(schema("a", keyed), good[0], *bad, *good[1:], state(1))
     assert states == [1]
     assert warehouse.rows("a", "id") == [(100,), (101,), (102,)]
-    aside = warehouse.rows("a__quarantine", "ordinal", "raw", "reasons", "batch", "run")
-    assert [json.loads(row[1]) for row in aside] == [message["record"] for message in bad]
-    assert [row[0] for row in aside] == list(range(2, 2 + len(bad)))
-    assert [row[2][0].split(":")[0].split("[")[0].split(".")[0] for row in aside] == list(BAD)
-    assert {row[3:] for row in aside} == {(1, "run1")}
+    quarantined = warehouse.rows("a__quarantine", "ordinal", "raw", "reasons", "batch", "run")
+    assert [json.loads(row[1]) for row in quarantined] == [message["record"] for message in bad]
+    assert [row[0] for row in quarantined] == list(range(2, 2 + len(bad)))
+    assert [row[2][0].split(":")[0].split("[")[0].split(".")[0] for row in quarantined] == list(BAD)
+    assert {row[3:] for row in quarantined} == {(1, "run1")}
     counts = warehouse.counts("a")
     assert (counts["written"], counts["quarantined"]) == (3, len(bad))
 
@@ -379,20 +379,20 @@ def test_special_characters_in_stream_and_property_names_are_loaded(delta: Wareh
     names = ["a.b", "A.B", "with space", "select", "😀", "q`t"]
     properties = {name: {"type": "string"} for name in names}
     nested = {"type": "object", "properties": properties}
-    described = schema("odd.stream 😀", {**properties, "o": nested}, "a.b")
+    schema_message = schema("odd.stream 😀", {**properties, "o": nested}, "a.b")
     values = {name: name for name in names}
     for _ in range(2):
-        delta.load(described, record("odd.stream 😀", **values, o=values))
-    (table,) = (place for place in delta.folder.iterdir() if place.name.startswith("odd"))
+        delta.load(schema_message, record("odd.stream 😀", **values, o=values))
+    (table,) = (path for path in delta.folder.iterdir() if path.name.startswith("odd"))
     ((*flat, fields),) = delta.rows(table.name)
     assert sorted(flat) == sorted(names)
     assert sorted(fields) == sorted(names)
 
 
 def test_references_within_a_schema_are_resolved(delta: Warehouse) -> None:
-    described = schema("a", {"id": {"$ref": "#/definitions/number"}})
-    described["schema"]["definitions"] = {"number": {"type": "integer"}}
-    delta.load(described, record("a", id=1))
+    schema_message = schema("a", {"id": {"$ref": "#/definitions/number"}})
+    schema_message["schema"]["definitions"] = {"number": {"type": "integer"}}
+    delta.load(schema_message, record("a", id=1))
     assert delta.rows("a") == [(1,)]
 
 
@@ -400,10 +400,10 @@ def test_references_within_a_schema_are_resolved(delta: Warehouse) -> None:
 
 
 def test_delete_record_sets_only_the_deletion_time(delta: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
-    delta.load(described, record("a", id=1, name="one"), record("a", id=2, name="two"))
-    gone = "2024-05-01T00:00:00Z"
-    delta.load(described, record("a", id=1, _sdc_deleted_at=gone))
+    schema_message = schema("a", ID_AND_NAME, "id")
+    delta.load(schema_message, record("a", id=1, name="one"), record("a", id=2, name="two"))
+    deleted_at = "2024-05-01T00:00:00Z"
+    delta.load(schema_message, record("a", id=1, _sdc_deleted_at=deleted_at))
     rows = delta.rows("a", "id", "name", "_sdc_deleted_at")
     assert [(row[0], row[1], row[2] is not None) for row in rows] == [
         (1, "one", True),
@@ -415,13 +415,13 @@ def test_metadata_columns_are_filled(warehouse: Warehouse) -> None:
     message = {**versioned("a", 7, id=1), "time_extracted": "2024-01-01T00:00:00Z"}
     warehouse.load(schema("a", ID), message, record("a", id=2), add_record_metadata=True)
     read = warehouse.read("a").selectExpr("*", "unix_seconds(_sdc_extracted_at) extracted")
-    found = {row["id"]: row for row in read.collect()}
-    assert found[1]["extracted"] == 1_704_067_200  # 2024-01-01T00:00:00Z
-    assert found[1]["_sdc_table_version"] == 7
-    assert found[2]["_sdc_table_version"] is None
-    assert found[1]["_sdc_sequence"] < found[2]["_sdc_sequence"]
-    assert found[1]["_sdc_sync_started_at"] == 1
-    assert found[1]["_sdc_received_at"] <= found[1]["_sdc_batched_at"]
+    rows = {row["id"]: row for row in read.collect()}
+    assert rows[1]["extracted"] == 1_704_067_200  # 2024-01-01T00:00:00Z
+    assert rows[1]["_sdc_table_version"] == 7
+    assert rows[2]["_sdc_table_version"] is None
+    assert rows[1]["_sdc_sequence"] < rows[2]["_sdc_sequence"]
+    assert rows[1]["_sdc_sync_started_at"] == 1
+    assert rows[1]["_sdc_received_at"] <= rows[1]["_sdc_batched_at"]
 
 
 # Overwrites

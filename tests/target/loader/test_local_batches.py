@@ -31,13 +31,13 @@ def delta(
     return make_warehouse(request.param, session, spark, tmp_path)
 
 
-def named(**names: Any) -> list[dict[str, Any]]:
+def named_records(**names: Any) -> list[dict[str, Any]]:
     return [record("a", id=int(key[1:]), name=name) for key, name in names.items()]
 
 
 def test_small_upsert_replaces_and_adds_rows(delta: Warehouse) -> None:
-    delta.load(DESCRIBED, *named(k1="one", k2="two"), state(1))
-    assert delta.load(DESCRIBED, *named(k2="zwei", k3=None), state(2)) == [2]
+    delta.load(DESCRIBED, *named_records(k1="one", k2="two"), state(1))
+    assert delta.load(DESCRIBED, *named_records(k2="zwei", k3=None), state(2)) == [2]
     assert delta.rows("a", "id", "name") == [(1, "one"), (2, "zwei"), (3, None)]
     effect = delta.report.as_dict()["streams"]["a"]
     assert (effect["inserted"], effect["updated"]) == (1, 1)
@@ -52,24 +52,30 @@ def test_last_row_of_a_repeated_key_wins_in_a_small_batch(delta: Warehouse) -> N
 
 @pytest.mark.parametrize("hard_delete", [pytest.param(True, marks=pytest.mark.thorough), False])
 def test_delete_records_of_a_small_batch_are_applied(delta: Warehouse, hard_delete: bool) -> None:
-    gone = "2024-05-01T00:00:00Z"
+    deletion_time = "2024-05-01T00:00:00Z"
     streams = {"a": {"hard_delete": hard_delete}}
     delta.load(
-        DESCRIBED, record("a", id=9, _sdc_deleted_at=gone), *named(k1="one"), streams=streams
+        DESCRIBED,
+        record("a", id=9, _sdc_deleted_at=deletion_time),
+        *named_records(k1="one"),
+        streams=streams,
     )
     delta.load(
-        DESCRIBED, record("a", id=1, _sdc_deleted_at=gone), *named(k2="two"), streams=streams
+        DESCRIBED,
+        record("a", id=1, _sdc_deleted_at=deletion_time),
+        *named_records(k2="two"),
+        streams=streams,
     )
     rows = delta.rows("a", "id", "name", "_sdc_deleted_at")
-    kept = [(id_, name, at is None) for id_, name, at in rows]
-    marked = [(1, "one", False), (2, "two", True), (9, None, False)]
-    assert kept == ([(2, "two", True)] if hard_delete else marked)
+    actual = [(id_, name, deleted_at is None) for id_, name, deleted_at in rows]
+    soft_deleted = [(1, "one", False), (2, "two", True), (9, None, False)]
+    assert actual == ([(2, "two", True)] if hard_delete else soft_deleted)
 
 
 @pytest.mark.thorough
 def test_small_batch_with_a_bad_row_is_quarantined_as_a_large_one(delta: Warehouse) -> None:
-    delta.load(DESCRIBED, *named(k1="one"))
-    delta.load(DESCRIBED, *named(k2="two"), record("a", id="no number", name="x"), state(1))
+    delta.load(DESCRIBED, *named_records(k1="one"))
+    delta.load(DESCRIBED, *named_records(k2="two"), record("a", id="no number", name="x"), state(1))
     assert delta.rows("a", "id", "name") == [(1, "one"), (2, "two")]
     assert delta.report.as_dict()["streams"]["a"]["quarantined"] == 1
 
@@ -77,18 +83,18 @@ def test_small_batch_with_a_bad_row_is_quarantined_as_a_large_one(delta: Warehou
 @pytest.mark.parametrize("keys", [["id"], []])
 def test_small_batch_is_one_file(delta: Warehouse, keys: list[str]) -> None:
     """Else each of many small runs would leave a file per processor."""
-    described = schema("a", ID_AND_NAME, *keys)
+    schema_message = schema("a", ID_AND_NAME, *keys)
     for number in range(2):
-        names = {f"k{number + each}": "some" for each in range(9)}
-        delta.load(described, *named(**names))
+        names = {f"k{number + offset}": "some" for offset in range(9)}
+        delta.load(schema_message, *named_records(**names))
         assert delta.report.as_dict()["streams"]["a"]["files"] == 1
 
 
 @pytest.mark.thorough
 def test_batch_of_more_bytes_than_python_reads_is_merged_alike(delta: Warehouse) -> None:
-    delta.load(DESCRIBED, *named(k1="one", k2="two"))
+    delta.load(DESCRIBED, *named_records(k1="one", k2="two"))
     long = "x" * (MAX_LOCAL_BYTES // 2)
-    delta.load(DESCRIBED, *named(k2=long, k3=long, k1="uno"))
+    delta.load(DESCRIBED, *named_records(k2=long, k3=long, k1="uno"))
     assert delta.rows("a", "id", "name") == [(1, "uno"), (2, long), (3, long)]
 
 

@@ -93,13 +93,13 @@ def test_second_run_of_a_job_at_the_same_time_is_an_error(
     warehouse: Warehouse, keys: tuple[str, ...]
 ) -> None:
     """Runs on two machines do not share the lock of their job."""
-    described = schema("t", ID, *keys)
+    schema_message = schema("t", ID, *keys)
     with loading(warehouse) as first:
-        feed(first, described)
+        feed(first, schema_message)
         commit(first, 1)
         states = warehouse.states
         with loading(warehouse) as second:
-            feed(second, described)
+            feed(second, schema_message)
             commit(second, 2)
             assert warehouse.states == [2]
             with pytest.raises(TableError, match=MOVED.format("none") + " is now commit 1 of run"):
@@ -116,10 +116,10 @@ def restore(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "found"), [(restore, "commit 1 of run run1"), (shutil.rmtree, "none")]
+    ("change", "newest"), [(restore, "commit 1 of run run1"), (shutil.rmtree, "none")]
 )
 def test_table_restored_or_removed_after_the_state_was_read_is_an_error(
-    warehouse: Warehouse, change: Callable[[Path], None], found: str
+    warehouse: Warehouse, change: Callable[[Path], None], newest: str
 ) -> None:
     """The rows between the restored version and the state of the run would be missing."""
     for number in (1, 2):
@@ -128,7 +128,7 @@ def test_table_restored_or_removed_after_the_state_was_read_is_an_error(
         assert resume(warehouse, loader) == b'{"at": 2}'
         change(warehouse.folder / "t")
         feed(loader, schema("t", ID))
-        expected = MOVED.format("commit 1 of run run2") + f" is now {found}[.]"
+        expected = MOVED.format("commit 1 of run run2") + f" is now {newest}[.]"
         with pytest.raises(TableError, match=expected):
             commit(loader, 3)
     assert warehouse.states == []
@@ -243,11 +243,11 @@ def test_files_of_a_batch_that_an_earlier_attempt_has_committed_are_removed(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warehouse.load(schema("t", ID), record("t", id=1), state(1))
-    kept = set((warehouse.folder / "t").glob("*.parquet"))
+    files = set((warehouse.folder / "t").glob("*.parquet"))
     monkeypatch.setattr(DeltaSnapshot, "has_batch", lambda *_batch: True)
     with pytest.raises(CommitLostError):  # the table does not have the batch after all
         warehouse.load(schema("t", ID), record("t", id=2), state(2))
-    assert set((warehouse.folder / "t").glob("*.parquet")) == kept
+    assert set((warehouse.folder / "t").glob("*.parquet")) == files
 
 
 def test_commit_of_another_run_is_found_after_a_lost_response(

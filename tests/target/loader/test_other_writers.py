@@ -61,17 +61,17 @@ def test_conflict_with_a_concurrent_update_is_retried(
     delta: Warehouse, spark_session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another session updates the table continuously until the first conflict."""
-    described = schema("a", ID_AND_NAME, "id")
-    delta.load(described, record("a", id=-1, name="theirs"), record("a", id=0, name="ours"))
-    met, failures = threading.Event(), []
+    schema_message = schema("a", ID_AND_NAME, "id")
+    delta.load(schema_message, record("a", id=-1, name="theirs"), record("a", id=0, name="ours"))
+    stop, failures = threading.Event(), []
     update = f"UPDATE {ref(delta, 'a')} SET name = concat(name, '.') WHERE id = -1"  # noqa: S608
 
-    def we_met() -> bool:
+    def has_conflict() -> bool:
         return any("is repeated in" in text for text in caplog.messages)
 
-    def disturb() -> None:
+    def update_repeatedly() -> None:
         theirs = spark_session.spark().newSession()
-        while not met.is_set() and not failures and not we_met():
+        while not stop.is_set() and not failures and not has_conflict():
             try:
                 theirs.sql(update)
             except Exception as error:  # noqa: BLE001, PERF203  (they lose some of the races, too)
@@ -79,22 +79,22 @@ def test_conflict_with_a_concurrent_update_is_retried(
                     failures.append(error)
 
     caplog.set_level(logging.WARNING, "target_spark.storage.commit_retry")
-    thread = threading.Thread(target=disturb)
+    thread = threading.Thread(target=update_repeatedly)
     with loading(delta, flush_rows=1) as loader:
-        feed(loader, described)
+        feed(loader, schema_message)
         thread.start()
         try:
             for number in range(1, 30):
                 feed(loader, record("a", id=0, name=f"ours {number}"), state(number))
                 until_state(delta, loader, number)
-                if we_met():
+                if has_conflict():
                     break
         finally:
-            met.set()
+            stop.set()
             thread.join(PATIENCE)
         loader.finish(whole=True)
     assert not failures
-    assert we_met()
+    assert has_conflict()
     rows = dict(delta.rows("a"))
     assert rows[0] == f"ours {number}"
     assert set(rows) == {0, -1}
@@ -145,8 +145,10 @@ def test_column_dropped_during_the_run_is_added_again(
     with loading(delta, flush_rows=1) as loader:
         feed(loader, schema("a", ID_AND_NAME, *keys), record("a", id=1, name="x"), state(1))
         until_state(delta, loader, 1)
-        kept = delta.read("a").select("id")
-        overwriting = kept.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        remaining = delta.read("a").select("id")
+        overwriting = (
+            remaining.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        )
         overwriting.save(to_spark_uri(f"{delta.folder}/a"))
         feed(loader, record("a", id=2, name="y"), state(2))
         loader.finish(whole=True)
@@ -192,9 +194,9 @@ def test_values_are_not_rounded_to_the_type_of_a_column_replaced_during_the_run(
                 to_spark_uri(f"{warehouse.folder}/a")
             )
         else:
-            place = resolve_table(spark, Table(f"{warehouse.folder}/a", "a")).ref
+            table = resolve_table(spark, Table(f"{warehouse.folder}/a", "a")).ref
             for clause in ("DROP COLUMN n", "ADD COLUMN n DECIMAL(10, 2)"):
-                spark.sql(f"ALTER TABLE {place} {clause}")
+                spark.sql(f"ALTER TABLE {table} {clause}")
         feed(loader, record("a", id=2, n=1.123456789), state(2))
         loader.finish(whole=True)
     assert warehouse.states == [1, 2]

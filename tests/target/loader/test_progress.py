@@ -91,17 +91,17 @@ def test_live_line_neither_joins_nor_erases_nor_repeats_lines_of_other_programs(
     lines = session.terminal.lines()
     assert lines[: len(before)] == before
     assert lines[-1] == "shell prompt"
-    rest = lines[len(before) : -1]
+    new_lines = lines[len(before) : -1]
     for kind, expected in {
         "{": '{"state": %d}',
         "target": "target line %d",
         "tap": "tap line %d %s",
     }.items():
-        found = [line for line in rest if line.startswith(kind)]
-        values = [(n, "x" * (n % 60)) if kind == "tap" else n for n in range(len(found))]
-        assert found == [(expected % value).rstrip() for value in values]
-        assert len(found) == 300 if kind == "tap" else len(found) >= 100
-    assert all(line.startswith(("{", "target", "tap")) for line in rest)
+        lines_of_kind = [line for line in new_lines if line.startswith(kind)]
+        values = [(n, "x" * (n % 60)) if kind == "tap" else n for n in range(len(lines_of_kind))]
+        assert lines_of_kind == [(expected % value).rstrip() for value in values]
+        assert len(lines_of_kind) == 300 if kind == "tap" else len(lines_of_kind) >= 100
+    assert all(line.startswith(("{", "target", "tap")) for line in new_lines)
 
 
 def test_live_line_returns_a_line_that_a_program_has_not_ended() -> None:
@@ -167,7 +167,7 @@ def test_progress_is_logged_on_a_terminal_that_cannot_move_its_cursor(
         patch.delenv("TERM", raising=False)
         if terminal is not None:
             patch.setenv("TERM", terminal)
-        with show_progress(Report(), logging.getLogger("told"), seconds=0.01):
+        with show_progress(Report(), logging.getLogger("progress"), seconds=0.01):
             while not caplog.messages:
                 time.sleep(0.01)
     assert b"\x1b" not in session.raw
@@ -179,7 +179,7 @@ def test_progress_lines_name_the_phases(caplog: pytest.LogCaptureFixture) -> Non
     with (
         report.phases.run("reading"),
         report.run_commit("orders"),
-        show_progress(report, logging.getLogger("told"), seconds=0.01),
+        show_progress(report, logging.getLogger("progress"), seconds=0.01),
     ):
         while not caplog.messages:
             time.sleep(0.01)
@@ -193,7 +193,7 @@ def test_progress_lines_name_the_phases(caplog: pytest.LogCaptureFixture) -> Non
 def test_progress_is_not_shown_without_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     for stderr in (None, io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stderr)
-        with show_progress(Report(), logging.getLogger("told"), seconds=60):
+        with show_progress(Report(), logging.getLogger("progress"), seconds=60):
             pass
 
 

@@ -21,12 +21,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.target.cli.test_target_cli import environment
 from tests.target.loader.concurrent_loads import (
-    THEIRS,
+    OTHER_TOOL,
     ConcurrentLoad,
-    append_theirs,
-    make_theirs,
+    append_as_other_tool,
+    create_as_other_tool,
+    list_staging_folders,
     read_rows,
-    staging,
     until,
 )
 from tests.target.loader.crash_run import PATIENCE
@@ -62,7 +62,7 @@ def race(tmp_path: Path, keys: tuple[str, ...], sizes: tuple[int, int], late: fl
         yield from b.messages(range(1), stream="warm")
         yield b""
         until(is_warm, [b])
-        until(lambda: staging(a), [a])
+        until(lambda: list_staging_folders(a), [a])
         time.sleep(late)
         yield from b.messages(range(sizes[1]), keys)
 
@@ -76,18 +76,18 @@ def race(tmp_path: Path, keys: tuple[str, ...], sizes: tuple[int, int], late: fl
     codes = [a.end(), b.end()]
     print("exits:", codes)
     assert 0 in codes, a.errors() + b.errors()
-    found = read_rows(a.table)
+    rows_found = read_rows(a.table)
     if keys:
-        assert set(Counter(row_id for _, row_id in found).values()) == {1}
-    for each, rows in zip((a, b), sizes, strict=True):
-        each.check_end(rows, may_fail="is loaded by job")
-        theirs = [row_id for who, row_id in found if who == each.job]
+        assert set(Counter(row_id for _, row_id in rows_found).values()) == {1}
+    for load, rows in zip((a, b), sizes, strict=True):
+        load.check_end(rows, may_fail="is loaded by job")
+        theirs = [row_id for sender, row_id in rows_found if sender == load.job]
         assert len(theirs) == len(set(theirs))
-        if each.code == 0 and not keys:
+        if load.code == 0 and not keys:
             assert theirs == list(range(rows))
-            each.check_report(rows)
-        if each.code == 0 and keys:
-            assert {row_id for _, row_id in found} >= set(range(rows))
+            load.check_report(rows)
+        if load.code == 0 and keys:
+            assert {row_id for _, row_id in rows_found} >= set(range(rows))
     assert not list(a.table.glob(".target-spark-*"))
 
 
@@ -119,7 +119,7 @@ def test_keys_of_another_tool_are_merged_not_duplicated(
     ours = ConcurrentLoad(tmp_path, "ours")
     if before != "no table":
         rows = range(0) if before == "an empty table" else range(COUNT, COUNT + 10)
-        append_theirs(ours.table, rows)
+        append_as_other_tool(ours.table, rows)
     closing: list[float] = []
 
     def lines() -> Iterator[bytes]:
@@ -131,22 +131,24 @@ def test_keys_of_another_tool_are_merged_not_duplicated(
     ours.start(lines())
     until(lambda: closing, [ours])
     if chance.random() < 0.5:
-        until(lambda: staging(ours), [ours])
+        until(lambda: list_staging_folders(ours), [ours])
         time.sleep(chance.random())
     else:
         time.sleep(4 * chance.random())
-    make_theirs(ours.table, range(10))
+    create_as_other_tool(ours.table, range(10))
     assert ours.end() == 0, ours.errors()
     ours.check_end(COUNT)
-    found = Counter(row_id for _, row_id in read_rows(ours.table))
-    assert found.keys() >= set(range(COUNT))
+    counts = Counter(row_id for _, row_id in read_rows(ours.table))
+    assert counts.keys() >= set(range(COUNT))
     commits = DeltaTable(ours.table).history()
     first = next(
-        each for each in commits if each.get("tool") == THEIRS
+        commit for commit in commits if commit.get("tool") == OTHER_TOOL
     )  # the other tool's newest commit
-    is_after = any(each["version"] < first["version"] and has_our_rows(each) for each in commits)
+    is_after = any(
+        commit["version"] < first["version"] and has_our_rows(commit) for commit in commits
+    )
     print("theirs came after ours:", is_after)
-    twice = sorted(row_id for row_id, count in found.items() if count > 1)
+    twice = sorted(row_id for row_id, count in counts.items() if count > 1)
     assert twice == (list(range(10)) if is_after else [])
 
 
@@ -163,19 +165,19 @@ def test_continuous_appends_of_another_tool_lose_no_rows(
     chance = make_random(keys, is_new)
     ours, count = ConcurrentLoad(tmp_path, "ours", flush_rows=2_000), 20_000
     if not is_new:
-        append_theirs(ours.table, range(count, count + 10))
+        append_as_other_tool(ours.table, range(count, count + 10))
     ours.start(ours.messages(range(count), keys, state_every=500))
     first = count + 10
     until((ours.table / "_delta_log").is_dir, [ours])
     for number in range(20):
-        append_theirs(ours.table, range(first + number * 10, first + number * 10 + 10))
+        append_as_other_tool(ours.table, range(first + number * 10, first + number * 10 + 10))
         time.sleep(chance.random())
     assert ours.end() == 0, ours.errors()
     ours.check_end(count)
     ours.check_report(count)
     theirs = range(first if is_new else count, first + 200)
     expected = [("ours", row_id) for row_id in range(count)]
-    assert read_rows(ours.table) == expected + [(THEIRS, row_id) for row_id in theirs]
+    assert read_rows(ours.table) == expected + [(OTHER_TOOL, row_id) for row_id in theirs]
 
 
 @pytest.mark.thorough
@@ -195,7 +197,7 @@ def test_table_replaced_by_another_tool_is_not_changed(
         time.sleep(chance.random())
         shutil.rmtree(ours.table)
         if columns == "ours":
-            append_theirs(ours.table, range(3))
+            append_as_other_tool(ours.table, range(3))
         else:
             write_deltalake(ours.table, pa.table({"id": ["x"], "s": [0.5]}))
         replaced.append(read_content(ours.table))
@@ -268,10 +270,10 @@ def test_run_after_a_kill_removes_uncommitted_files(tmp_path: Path, time_: int) 
     ours, count = ConcurrentLoad(tmp_path, "ours", flush_rows=30_000), 120_000
     ours.start(ours.messages(range(count), state_every=10_000))
     until(ours.acknowledged, [ours])
-    until(lambda: staging(ours), [ours])
+    until(lambda: list_staging_folders(ours), [ours])
     time.sleep(0.3 * chance.random())
     ours.run.kill("both", chance)
-    print("staging is left:", bool(staging(ours)))
+    print("staging is left:", bool(list_staging_folders(ours)))
     ours.end()
     state = last_state(ours)
     assert state >= ours.acknowledged()
@@ -279,15 +281,15 @@ def test_run_after_a_kill_removes_uncommitted_files(tmp_path: Path, time_: int) 
     ours.start(ours.messages(range(state, count), state_every=10_000))
     assert ours.end() == 0, ours.errors()
     assert read_rows(ours.table) == [("ours", row_id) for row_id in range(count)]
-    others = {path.name for path in ours.table.iterdir() if path.suffix != ".parquet"}
-    assert others == {"_delta_log"}
+    names = {path.name for path in ours.table.iterdir() if path.suffix != ".parquet"}
+    assert names == {"_delta_log"}
     assert not [path for path in ours.table.rglob("*") if "temporary" in path.name]
 
 
 def last_state(load: ConcurrentLoad) -> int:
     """Return the number of rows that the newest state in the table covers."""
     command = [sys.executable, "-m", "target_spark", "last-state", "--config", "config.json"]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=load.folder,
         env=environment(),
@@ -295,5 +297,5 @@ def last_state(load: ConcurrentLoad) -> int:
         timeout=PATIENCE,
         check=True,
     )
-    rows: int = json.loads(done.stdout)["rows"]
+    rows: int = json.loads(process.stdout)["rows"]
     return rows

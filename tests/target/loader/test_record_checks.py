@@ -60,8 +60,8 @@ WRONG = [
 
 def check(body: Any, schema: dict[str, Any] | None = None, **config: Any) -> str | None:
     options = settings.load_options({"path": "x", "strict": True, **config})
-    described = SchemaEvent(StreamId("s"), SCHEMA if schema is None else schema)
-    return StrictCheck(options)(described, json.dumps(body).encode())
+    event = SchemaEvent(StreamId("s"), SCHEMA if schema is None else schema)
+    return StrictCheck(options)(event, json.dumps(body).encode())
 
 
 def test_record_that_matches_its_schema_is_accepted() -> None:
@@ -69,12 +69,12 @@ def test_record_that_matches_its_schema_is_accepted() -> None:
     assert check({**RIGHT, "price": 7.25, "of": {"k": None}, "_sdc_deleted_at": None}) is None
 
 
-@pytest.mark.parametrize("body,words", WRONG)
-def test_violation_is_reported_with_its_field(body: Any, words: str) -> None:
-    found = check(body)
-    assert found is not None
-    assert words in found
-    assert "set strict to false" in found
+@pytest.mark.parametrize("body,expected", WRONG)
+def test_violation_is_reported_with_its_field(body: Any, expected: str) -> None:
+    violation = check(body)
+    assert violation is not None
+    assert expected in violation
+    assert "set strict to false" in violation
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {}}])
@@ -105,7 +105,7 @@ def test_new_schema_applies_to_later_records() -> None:
     strict = StrictCheck(LoadOptions("x", strict=True))
     narrow = SchemaEvent(StreamId("s"), {"type": "object", "properties": {"a": TEXT}})
     wide = SchemaEvent(StreamId("s"), {"type": "object", "properties": {"a": TEXT, "b": TEXT}})
-    verdicts = [strict(described, b'{"b":"x"}') is None for described in (narrow, wide, narrow)]
+    verdicts = [strict(event, b'{"b":"x"}') is None for event in (narrow, wide, narrow)]
     assert verdicts == [False, True, False]
 
 
@@ -150,23 +150,23 @@ def test_check_agrees_with_a_json_schema_validator(
 
 def singer(*records: Any) -> bytes:
     head = {"type": "SCHEMA", "stream": "s", "schema": SCHEMA, "key_properties": []}
-    rows = [{"type": "RECORD", "stream": "s", "record": each} for each in records]
-    return b"".join(json.dumps(each).encode() + b"\n" for each in (head, *rows))
+    rows = [{"type": "RECORD", "stream": "s", "record": message} for message in records]
+    return b"".join(json.dumps(message).encode() + b"\n" for message in (head, *rows))
 
 
-@pytest.mark.parametrize("body,words", WRONG)
+@pytest.mark.parametrize("body,expected", WRONG)
 def test_singer_rows_before_a_violation_are_emitted_and_the_line_is_named(
-    body: Any, words: str
+    body: Any, expected: str
 ) -> None:
     decoder = SingerDecoder(StrictCheck(LoadOptions("x", strict=True)))
-    found = decoder.feed(singer(RIGHT, RIGHT, body, RIGHT))
-    assert isinstance(next(found), SchemaEvent)
-    rows = next(found)
+    events = decoder.feed(singer(RIGHT, RIGHT, body, RIGHT))
+    assert isinstance(next(events), SchemaEvent)
+    rows = next(events)
     assert isinstance(rows, Rows)
     assert len(rows.rows) == 2
     with pytest.raises(UndeclaredRecordError, match="Line 4 is a record of stream s, ") as error:
-        next(found)
-    assert words in str(error.value)
+        next(events)
+    assert expected in str(error.value)
 
 
 def test_singer_record_before_its_schema_is_an_error_with_its_line() -> None:
@@ -180,17 +180,17 @@ def of_airbyte(name: str, body: Any) -> bytes:
     return json.dumps({"type": "RECORD", "record": record}).encode() + b"\n"
 
 
-@pytest.mark.parametrize("body,words", WRONG)
+@pytest.mark.parametrize("body,expected", WRONG)
 def test_airbyte_rows_before_a_violation_are_emitted_and_the_line_is_named(
-    body: Any, words: str
+    body: Any, expected: str
 ) -> None:
     strict = StrictCheck(settings.load_options({"path": "x", "strict": True}))
     decoder = AirbyteDecoder([ExpectedStream(SchemaEvent(StreamId("s"), SCHEMA))], check=strict)
-    found = decoder.feed(of_airbyte("s", RIGHT) + of_airbyte("s", body))
-    assert [type(next(found)) for _ in range(2)] == [SchemaEvent, Rows]
+    events = decoder.feed(of_airbyte("s", RIGHT) + of_airbyte("s", body))
+    assert [type(next(events)) for _ in range(2)] == [SchemaEvent, Rows]
     with pytest.raises(UndeclaredRecordError, match="Line 2 is a record of stream s, ") as error:
-        next(found)
-    assert words in str(error.value)
+        next(events)
+    assert expected in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -205,20 +205,20 @@ def test_airbyte_rows_before_a_violation_are_emitted_and_the_line_is_named(
 def test_airbyte_lines_that_are_otherwise_skipped_are_errors(line: bytes, error: Any) -> None:
     strict = StrictCheck(settings.load_options({"path": "x", "strict": True}))
     decoder = AirbyteDecoder([ExpectedStream(SchemaEvent(StreamId("s"), SCHEMA))], check=strict)
-    found = decoder.feed(b"a print of the source\n" + of_airbyte("s", RIGHT) + line)
-    assert [type(next(found)) for _ in range(2)] == [SchemaEvent, Rows]
+    events = decoder.feed(b"a print of the source\n" + of_airbyte("s", RIGHT) + line)
+    assert [type(next(events)) for _ in range(2)] == [SchemaEvent, Rows]
     with pytest.raises(error, match="Line 3 is "):
-        next(found)
+        next(events)
 
 
 # Settings
 
 
 def test_strict_implies_three_settings() -> None:
-    given = settings.with_defaults({"path": "x", "strict": True})
-    alone = {"outside_catalog": "fail", "misfits": "quarantine", "max_quarantined": 0}
-    assert {name: given[name] for name in alone} == alone
-    assert settings.find_faults({"path": "x", "strict": True, **alone}) == []
+    settings_with_defaults = settings.with_defaults({"path": "x", "strict": True})
+    implied = {"outside_catalog": "fail", "misfits": "quarantine", "max_quarantined": 0}
+    assert {name: settings_with_defaults[name] for name in implied} == implied
+    assert settings.find_faults({"path": "x", "strict": True, **implied}) == []
     assert settings.load_options({"path": "x", "strict": True}).max_quarantined.rows == 0
 
 
@@ -235,17 +235,17 @@ def test_setting_that_contradicts_strict_is_rejected(name: str, value: Any) -> N
 def test_batch_message_is_rejected() -> None:
     decoder = SingerDecoder(StrictCheck(LoadOptions("x", strict=True)))
     message = {"type": "BATCH", "stream": "s", "encoding": {"format": "jsonl"}, "manifest": ["a"]}
-    found = decoder.feed(singer(RIGHT) + json.dumps(message).encode() + b"\n")
-    assert [type(next(found)) for _ in range(2)] == [SchemaEvent, Rows]
+    events = decoder.feed(singer(RIGHT) + json.dumps(message).encode() + b"\n")
+    assert [type(next(events)) for _ in range(2)] == [SchemaEvent, Rows]
     with pytest.raises(UndeclaredRecordError, match=r"Line 3 is a BATCH message of stream s: .*"):
-        next(found)
+        next(events)
 
 
 def test_command_run_rejects_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"path": str(tmp_path), "strict": True}))
-    words = ["run", "--tap", "tap_flights.tap:TapFlights", "--config", str(config)]
-    assert TargetSpark.get_command(["run"]).main(words, standalone_mode=False) == 1
+    arguments = ["run", "--tap", "tap_flights.tap:TapFlights", "--config", str(config)]
+    assert TargetSpark.get_command(["run"]).main(arguments, standalone_mode=False) == 1
     assert "set strict to false, or pipe the tap" in capsys.readouterr().err
 
 
@@ -259,13 +259,13 @@ def read_states(output: bytes) -> list[Any]:
 def load_singer(folder: Path, *records: Any) -> tuple[int, list[Any], str]:
     """Load records, each followed by a state; return exit code, states and log."""
     config = folder / "config.json"
-    given = {"path": str(folder / "tables"), "format": "parquet", "small_runs": True}
-    config.write_text(json.dumps({**given, "strict": True}))
+    options = {"path": str(folder / "tables"), "format": "parquet", "small_runs": True}
+    config.write_text(json.dumps({**options, "strict": True}))
     head, *rows = singer(*records).splitlines(keepends=True)
     feed = [head]
     for number, row in enumerate(rows, start=1):
         feed += [row, b'{"type":"STATE","value":{"at":%d}}\n' % number]
-    done = subprocess.run(
+    process = subprocess.run(
         [*TARGET, "--config", str(config)],
         input=b"".join(feed),
         env=environment(),
@@ -273,7 +273,7 @@ def load_singer(folder: Path, *records: Any) -> tuple[int, list[Any], str]:
         timeout=PATIENCE,
         check=False,
     )
-    return done.returncode, read_states(done.stdout), done.stderr.decode()
+    return process.returncode, read_states(process.stdout), process.stderr.decode()
 
 
 @pytest.mark.spark
@@ -313,7 +313,7 @@ def test_airbyte_run_emits_only_the_states_before_a_violation(tmp_path: Path) ->
     catalog = {"streams": [configured]}
     run = airbyte(TARGET, "write", tmp_path, feed=feed, config=config, catalog=catalog)
     assert run.code == 1
-    assert [each["stream"]["stream_state"] for each in run.states] == [1]
+    assert [emitted["stream"]["stream_state"] for emitted in run.states] == [1]
     [trace] = run.traces("ERROR")
     assert "Line 3 is a record of stream s, with fields that its schema does not declare: x" in str(
         trace["message"]

@@ -176,8 +176,8 @@ def test_redactor_hides_values_of_secret_settings() -> None:
 
 
 def run(folder: Path, data: bytes, **config: Any) -> subprocess.CompletedProcess[bytes]:
-    given = {"path": "tables", "format": "parquet", "report": "report.json", **config}
-    (folder / "config.json").write_text(json.dumps(given))
+    options = {"path": "tables", "format": "parquet", "report": "report.json", **config}
+    (folder / "config.json").write_text(json.dumps(options))
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, "--config", "config.json"],
         input=data,
@@ -195,8 +195,8 @@ ROW = b"".join(
 
 
 def test_run_with_invalid_settings_writes_a_report(tmp_path: Path) -> None:
-    done = run(tmp_path, b"", flush_rows=0)
-    assert done.returncode == 1
+    process = run(tmp_path, b"", flush_rows=0)
+    assert process.returncode == 1
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["complete"] is False
     assert "flush_rows" in report["outcome"]
@@ -204,8 +204,8 @@ def test_run_with_invalid_settings_writes_a_report(tmp_path: Path) -> None:
 
 def test_run_without_java_writes_a_report_without_secrets(tmp_path: Path) -> None:
     secret = {"spark.hadoop.fs.s3a.secret.key": "nowhere"}  # no message contains it
-    done = run(tmp_path, ROW, spark=secret, job="nowhere's")
-    assert done.returncode == 1
+    process = run(tmp_path, ROW, spark=secret, job="nowhere's")
+    assert process.returncode == 1
     report = json.loads((tmp_path / "report.json").read_text())
     assert "No Java" in report["outcome"]
     assert (report["states_received"], report["states"], report["last_state_released"]) == (
@@ -214,7 +214,7 @@ def test_run_without_java_writes_a_report_without_secrets(tmp_path: Path) -> Non
         False,
     )
     assert report["streams"]["a"]["received"] == 1
-    metrics = [line for line in done.stderr.decode().splitlines() if "METRIC: " in line]
+    metrics = [line for line in process.stderr.decode().splitlines() if "METRIC: " in line]
     point = json.loads(metrics[-1].partition("METRIC: ")[2])
     assert (point["metric"], point["tags"]["status"]) == ("job_duration", "failed")
 

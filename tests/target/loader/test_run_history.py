@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 STARTED = 1_700_000_000_000
 
 
-def make_report(outcome: str = COMPLETE, *, job: str = "job", at: int = 0) -> dict[str, Any]:
+def make_report(outcome: str = COMPLETE, *, job: str = "job", number: int = 0) -> dict[str, Any]:
     """Return the report of a run with the streams a and b."""
     report = Report()
-    report.add_facts(job=job, run=f"{job}-{at}", started=STARTED + at, format="delta")
+    report.add_facts(job=job, run=f"{job}-{number}", started=STARTED + number, format="delta")
     for stream in ("a", "b"):
         report.record_table(stream, stream, f"/lake/{stream}")
         report.count_received(stream, 3, 30)
@@ -63,14 +63,14 @@ def make_rows(outcome: str = COMPLETE, **report: Any) -> list[dict[str, Any]]:
 
 def append(folder: Path, rows: list[dict[str, Any]], **config: Any) -> None:
     """Append rows to the table of runs through an engine that never starts Spark."""
-    given = {"path": str(folder), "format": "delta", **config}
+    options = {"path": str(folder), "format": "delta", **config}
     run_info = RunInfo(rows[0]["job"], rows[0]["run"], STARTED)
-    engine = SparkProvider(settings.spark_settings(given), None, run_info)
-    append_run(engine, settings.load_options(given), run_info, rows)
+    engine = SparkProvider(settings.spark_settings(options), None, run_info)
+    append_run(engine, settings.load_options(options), run_info, rows)
 
 
-def list_rows(folder: Path, **more: Any) -> list[dict[str, Any]]:
-    return list_runs({"path": str(folder), "format": "delta"}, **{"limit": 100, **more})
+def list_rows(folder: Path, **options: Any) -> list[dict[str, Any]]:
+    return list_runs({"path": str(folder), "format": "delta"}, **{"limit": 100, **options})
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,16 @@ def test_large_states_are_not_repeated_in_each_row() -> None:
 
 
 def test_runs_of_several_jobs_are_kept_newest_first(tmp_path: Path) -> None:
-    for at, job in enumerate(("first", "second", "first")):
-        append(tmp_path, make_rows(job=job, at=at))
-    found = list_rows(tmp_path)
-    assert [(row["run"], row["stream"]) for row in found] == [
+    for number, job in enumerate(("first", "second", "first")):
+        append(tmp_path, make_rows(job=job, number=number))
+    rows = list_rows(tmp_path)
+    assert [(row["run"], row["stream"]) for row in rows] == [
         (run_id, stream) for run_id in ("first-2", "second-1", "first-0") for stream in ("a", "b")
     ]
     assert [row["run"] for row in list_rows(tmp_path, limit=1)] == ["first-2"] * 2
     assert {row["stream"] for row in list_rows(tmp_path, stream="b")} == {"b"}
-    assert found[0]["state_after"] == '{"at": 1}'
-    assert found[0]["started"] == datetime.fromtimestamp((STARTED + 2) / 1000, timezone.utc)
+    assert rows[0]["state_after"] == '{"at": 1}'
+    assert rows[0]["started"] == datetime.fromtimestamp((STARTED + 2) / 1000, timezone.utc)
 
 
 def test_table_of_runs_is_no_table_of_a_job(tmp_path: Path) -> None:
@@ -129,12 +129,12 @@ def test_runs_that_end_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
     def end_runs(job: str) -> None:
         barrier.wait()
-        for at in range(2):
-            append(tmp_path, make_rows(job=job, at=at))
+        for number in range(2):
+            append(tmp_path, make_rows(job=job, number=number))
 
     with ThreadPoolExecutor(len(jobs)) as pool:
         list(pool.map(end_runs, jobs))
-    expected = sorted(f"{job}-{at}" for job in jobs for at in range(2) for _ in "ab")
+    expected = sorted(f"{job}-{number}" for job in jobs for number in range(2) for _ in "ab")
     assert sorted(row["run"] for row in list_rows(tmp_path)) == expected
 
 
@@ -144,8 +144,8 @@ def test_new_columns_are_added_to_an_older_table_of_runs(tmp_path: Path) -> None
     fields = [Field("job", text), Field("run", text), Field("of_a_later_release", text)]
     DeltaTable.create(tmp_path / RUNS, Schema(fields))
     append(tmp_path, make_rows())
-    found = DeltaTable(tmp_path / RUNS).to_pyarrow_table().to_pylist()
-    assert [(row["stream"], row["of_a_later_release"]) for row in found] == [
+    rows = DeltaTable(tmp_path / RUNS).to_pyarrow_table().to_pylist()
+    assert [(row["stream"], row["of_a_later_release"]) for row in rows] == [
         ("a", None),
         ("b", None),
     ]
@@ -154,12 +154,12 @@ def test_new_columns_are_added_to_an_older_table_of_runs(tmp_path: Path) -> None
 def test_log_of_the_table_of_runs_gets_checkpoints(tmp_path: Path) -> None:
     """Without them, each run would read every earlier commit several times."""
     log = tmp_path / RUNS / "_delta_log"
-    append(tmp_path, make_rows(at=0))
-    append(tmp_path, make_rows(at=1))
+    append(tmp_path, make_rows(number=0))
+    append(tmp_path, make_rows(number=1))
     text = (log / f"{2:020}.json").read_text()
     for number in range(3, 10):  # the commits of seven more runs
         (log / f"{number:020}.json").write_text(text)
-    append(tmp_path, make_rows(at=2))
+    append(tmp_path, make_rows(number=2))
     assert [file.name for file in log.glob("*.checkpoint.parquet")] == [
         f"{10:020}.checkpoint.parquet"
     ]
@@ -196,9 +196,9 @@ def make_lines(*messages: dict[str, Any]) -> bytes:
 def load(folder: Path, *messages: dict[str, Any], end: bytes = b"", **config: Any) -> int:
     """Load messages in a process that has no Java; return its exit code."""
     data = make_lines(*messages) + end
-    given = {"format": "delta", "small_batches": "delta-rs", "job": "job", **config}
+    options = {"format": "delta", "small_batches": "delta-rs", "job": "job", **config}
     env = environment(JAVA_HOME=str(folder / "no-java"))
-    return run(folder, data, env=env, **given).returncode
+    return run(folder, data, env=env, **options).returncode
 
 
 @pytest.mark.thorough
@@ -224,8 +224,8 @@ def test_run_is_recorded_however_it_ends(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_run_that_a_signal_stops_is_recorded_with_its_state(tmp_path: Path) -> None:
-    given = {"format": "delta", "small_batches": "delta-rs", "flush_rows": 1}
-    with running(tmp_path, **given) as target:
+    options = {"format": "delta", "small_batches": "delta-rs", "flush_rows": 1}
+    with running(tmp_path, **options) as target:
         target.send(make_lines(schema("a", ID), record("a", id=1), state(1)))
         target.until(lambda: bool(target.lines))
         target.process.send_signal(signal.SIGTERM)
@@ -237,15 +237,15 @@ def test_run_that_a_signal_stops_is_recorded_with_its_state(tmp_path: Path) -> N
 
 @pytest.mark.thorough
 def test_failed_append_changes_neither_the_run_nor_its_states(tmp_path: Path) -> None:
-    place = tmp_path / "tables" / RUNS
-    place.mkdir(parents=True)
-    (place / "notes.txt").write_text("not a table")
+    folder = tmp_path / "tables" / RUNS
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").write_text("not a table")
     data = make_lines(schema("a", ID), record("a", id=1), state(1))
     env = environment(JAVA_HOME=str(tmp_path / "no-java"))
-    done = run(tmp_path, data, env=env, format="delta", small_batches="delta-rs")
-    assert (done.returncode, done.stdout) == (0, b'{"at": 1}\n')
+    process = run(tmp_path, data, env=env, format="delta", small_batches="delta-rs")
+    assert (process.returncode, process.stdout) == (0, b'{"at": 1}\n')
     assert (
-        done.stderr.count(f"This run is not in the table {RUNS} (setting run_history)".encode())
+        process.stderr.count(f"This run is not in the table {RUNS} (setting run_history)".encode())
         >= 1
     )
 
@@ -254,9 +254,11 @@ def test_failed_append_changes_neither_the_run_nor_its_states(tmp_path: Path) ->
 def test_error_of_the_run_is_not_repeated_for_the_table_of_runs(tmp_path: Path) -> None:
     data = make_lines(schema("a", ID), record("a", id=1), state(1))
     env = environment(JAVA_HOME=str(tmp_path / "no-java"))
-    done = run(tmp_path, data, env=env, format="parquet")
-    assert done.returncode == 1
-    assert b"(setting run_history): the error that ended the run prevents this, too." in done.stderr
+    process = run(tmp_path, data, env=env, format="parquet")
+    assert process.returncode == 1
+    assert (
+        b"(setting run_history): the error that ended the run prevents this, too." in process.stderr
+    )
 
 
 @pytest.mark.thorough
@@ -268,11 +270,11 @@ def test_spark_appends_to_the_table_of_runs(
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", table_format)
     options = settings.load_options({"path": str(warehouse.folder), "format": table_format})
     engine = cast("SparkProvider", SharedEngine(spark_session))
-    for at in range(2):
-        rows = make_rows(at=at)
-        append_run(engine, options, RunInfo("job", f"job-{at}", STARTED), rows)
+    for number in range(2):
+        rows = make_rows(number=number)
+        append_run(engine, options, RunInfo("job", f"job-{number}", STARTED), rows)
     columns = ("run", "stream", "received", "state_after")
     assert warehouse.rows(RUNS, *columns) == [
-        (f"job-{at}", stream, 3, '{"at": 1}') for at in range(2) for stream in "ab"
+        (f"job-{number}", stream, 3, '{"at": 1}') for number in range(2) for stream in "ab"
     ]
     assert find_recoverable_tables(options, lambda: spark) == []

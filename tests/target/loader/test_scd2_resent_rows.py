@@ -34,59 +34,59 @@ class Step:
     name: str | None
 
     def message(self, *, timed: bool, cursor: bool) -> dict[str, Any]:
-        at = f"2024-01-01T00:{self.key:02}:{self.number:02}Z"
+        extracted = f"2024-01-01T00:{self.key:02}:{self.number:02}Z"
         values: dict[str, Any] = {"id": self.key, "name": self.name}
         if self.name is None:
-            values = {"id": self.key, "_sdc_deleted_at": at}
+            values = {"id": self.key, "_sdc_deleted_at": extracted}
         elif cursor:
             values["lsn"] = self.number
-        return record("a", **values) | ({"time_extracted": at} if timed else {})
+        return record("a", **values) | ({"time_extracted": extracted} if timed else {})
 
 
 def expected_history(steps: Sequence[Step], *, cursor: bool) -> list[tuple[Any, ...]]:
     """Return the expected versions of a key: name, marked as deleted, current."""
-    found: list[list[Any]] = []
+    versions: list[list[Any]] = []
     for step in steps:
-        alive = bool(found) and found[-1][2]
+        alive = bool(versions) and versions[-1][2]
         if step.name is None:
             if alive:
-                found[-1][1:] = [True, False]
-        elif not alive or cursor or found[-1][0] != step.name:
+                versions[-1][1:] = [True, False]
+        elif not alive or cursor or versions[-1][0] != step.name:
             if alive:
-                found[-1][2] = False
-            found.append([step.name, False, True])
-    return [tuple(each) for each in found]
+                versions[-1][2] = False
+            versions.append([step.name, False, True])
+    return [tuple(version) for version in versions]
 
 
-def sources(chance: random.Random, *, timed: bool) -> dict[int, list[Step]]:
+def random_steps(chance: random.Random, *, timed: bool) -> dict[int, list[Step]]:
     """Return the random steps of each key; names recur only if steps have times."""
-    found: dict[int, list[Step]] = {}
+    steps: dict[int, list[Step]] = {}
     for key in range(KEYS):
         names: list[str | None] = []
         for number in range(chance.randint(1, 7)):
-            again = ["a", "b", "c"] if timed else [f"n{number}"]
+            choices = ["a", "b", "c"] if timed else [f"n{number}"]
             last = names[-1] if names else None  # an unchanged row creates no new version
-            others = [name for name in [*again * 2, None] if name != last]
-            names.append(chance.choice(others))
-        found[key] = [Step(key, number, name) for number, name in enumerate(names, 1)]
-    return found
+            different = [name for name in [*choices * 2, None] if name != last]
+            names.append(chance.choice(different))
+        steps[key] = [Step(key, number, name) for number, name in enumerate(names, 1)]
+    return steps
 
 
-def until_alive(steps: list[Step]) -> list[Step]:
+def drop_last_deletions(steps: list[Step]) -> list[Step]:
     """Return the steps without deletions at their end."""
-    last = max((at for at, step in enumerate(steps) if step.name is not None), default=-1)
+    last = max((index for index, step in enumerate(steps) if step.name is not None), default=-1)
     return steps[: last + 1]
 
 
-def in_turn(steps: dict[int, Sequence[Step]], chance: random.Random) -> Iterator[Step]:
+def interleave(steps: dict[int, Sequence[Step]], chance: random.Random) -> Iterator[Step]:
     """Yield all steps in random order, those of each key in their order."""
-    left = {key: list(each) for key, each in steps.items()}
-    while left:
-        key = chance.choice(list(left))
-        if left[key]:
-            yield left[key].pop(0)
+    remaining = {key: list(key_steps) for key, key_steps in steps.items()}
+    while remaining:
+        key = chance.choice(list(remaining))
+        if remaining[key]:
+            yield remaining[key].pop(0)
         else:
-            del left[key]
+            del remaining[key]
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -98,18 +98,18 @@ def warehouse(
 
 def check(warehouse: Warehouse, sources: dict[int, list[Step]], *, cursor: bool) -> None:
     """Check that the table has the versions that result from the steps of each key."""
-    gone = "_sdc_deleted_at IS NOT NULL"
-    found = warehouse.read("a").orderBy("id", "_sdc_valid_from")
-    rows = found.selectExpr("id", "name", gone, "_sdc_is_current").collect()
+    is_deleted = "_sdc_deleted_at IS NOT NULL"
+    table = warehouse.read("a").orderBy("id", "_sdc_valid_from")
+    rows = table.selectExpr("id", "name", is_deleted, "_sdc_is_current").collect()
     for key, steps in sources.items():
         of_key = [tuple(row)[1:] for row in rows if row.id == key]
         assert of_key == expected_history(steps, cursor=cursor), (key, steps)
 
 
-def described(*, cursor: bool) -> dict[str, Any]:
+def schema_message(*, cursor: bool) -> dict[str, Any]:
     properties = {**ID_AND_NAME, "lsn": {"type": "integer"}}
-    more = {"bookmark_properties": ["lsn"]} if cursor else {}
-    return schema("a", properties, "id") | more
+    bookmark = {"bookmark_properties": ["lsn"]} if cursor else {}
+    return schema("a", properties, "id") | bookmark
 
 
 def load(warehouse: Warehouse, messages: list[dict[str, Any]], **config: Any) -> None:
@@ -126,17 +126,21 @@ def test_resent_rows_leave_the_history_unchanged(
 ) -> None:
     """In random batches, the last steps of each key are sent again, followed by new steps."""
     chance = random.Random(20240101)
-    all_of_it = sources(chance, timed=timed)
-    sent = {key: steps[: chance.randint(0, len(steps))] for key, steps in all_of_it.items()}
+    all_steps = random_steps(chance, timed=timed)
+    sent = {key: steps[: chance.randint(0, len(steps))] for key, steps in all_steps.items()}
     if cursor:  # a deletion has none: a version that it ended could be back
-        sent = {key: until_alive(steps) for key, steps in sent.items()}
-    again = {key: steps[chance.randint(0, len(sent[key])) :] for key, steps in all_of_it.items()}
-    how = {"timed": timed, "cursor": cursor}
-    for part, times in ((sent, 2), (again, cuts)):
-        steps = list(in_turn(part, chance))
-        messages = [step.message(**how) for step in steps]
-        load(warehouse, [described(cursor=cursor), *messages], flush_rows=len(steps) // times + 1)
-        check(warehouse, sent if part is sent else all_of_it, cursor=cursor)
+        sent = {key: drop_last_deletions(steps) for key, steps in sent.items()}
+    resent = {key: steps[chance.randint(0, len(sent[key])) :] for key, steps in all_steps.items()}
+    options = {"timed": timed, "cursor": cursor}
+    for part, times in ((sent, 2), (resent, cuts)):
+        steps = list(interleave(part, chance))
+        messages = [step.message(**options) for step in steps]
+        load(
+            warehouse,
+            [schema_message(cursor=cursor), *messages],
+            flush_rows=len(steps) // times + 1,
+        )
+        check(warehouse, sent if part is sent else all_steps, cursor=cursor)
 
 
 def log_record(id_: int, lsn: int, **values: Any) -> dict[str, Any]:
@@ -163,10 +167,10 @@ def test_changes_of_a_log_that_are_sent_again_leave_the_history_unchanged(
         ]
 
     config = {"hard_delete": hard_delete}
-    load(warehouse, [described(cursor=True), *changes()], **config)
+    load(warehouse, [schema_message(cursor=True), *changes()], **config)
     expected = [(1, "a", False), (1, "b", False), (2, "a", False), (2, "a", True)]
     assert read_versions(warehouse) == expected
-    load(warehouse, [described(cursor=True), *changes(), log_record(3, 7, name="a")], **config)
+    load(warehouse, [schema_message(cursor=True), *changes(), log_record(3, 7, name="a")], **config)
     assert read_versions(warehouse) == [*expected, (3, "a", True)]
 
 
@@ -179,12 +183,12 @@ def test_deleted_row_stays_deleted_if_it_is_sent_again_in_several_batches(
         deletion = log_record(1, 3, _sdc_deleted_at="2024-01-01T00:00:03Z")
         return [log_record(1, 1, name="a"), log_record(1, 2, name="b"), deletion]
 
-    load(warehouse, [described(cursor=cursor), *changes()])
-    load(warehouse, [described(cursor=cursor), *changes()], flush_rows=1)
+    load(warehouse, [schema_message(cursor=cursor), *changes()])
+    load(warehouse, [schema_message(cursor=cursor), *changes()], flush_rows=1)
     assert {is_current for _, _, is_current in read_versions(warehouse)} == {False}
 
 
 def read_versions(warehouse: Warehouse) -> list[tuple[Any, ...]]:
     """Return the key, the name and the flag of the current version of each row version."""
-    found = warehouse.read("a").orderBy("id", "_sdc_valid_from")
-    return [tuple(row) for row in found.select("id", "name", "_sdc_is_current").collect()]
+    table = warehouse.read("a").orderBy("id", "_sdc_valid_from")
+    return [tuple(row) for row in table.select("id", "name", "_sdc_is_current").collect()]

@@ -34,12 +34,12 @@ class TypedTables(MemoryTables):
 
     def write(self, work: CommitRequest) -> CommitResult:
         name, schema = work.table.name, work.table_schema
-        fitted = diff_with_table(schema, self.types[name])[0] if name in self.types else schema
-        self.types[name] = fitted.types
+        adapted = diff_with_table(schema, self.types[name])[0] if name in self.types else schema
+        self.types[name] = adapted.types
         return super().write(work)
 
 
-def described(stream: StreamId, **properties: Any) -> SchemaEvent:
+def schema_event(stream: StreamId, **properties: Any) -> SchemaEvent:
     return SchemaEvent(stream, {"properties": properties})
 
 
@@ -69,12 +69,12 @@ def load(
                 for event in events:
                     loader.process_event(event)
                     loader.poll()
-            except SchemaChangeError as refused:
-                error = refused
+            except SchemaChangeError as change_error:
+                error = change_error
             try:
                 loader.finish(whole=error is None)
-            except SchemaChangeError as refused:
-                error = refused
+            except SchemaChangeError as change_error:
+                error = change_error
     return states, report, error
 
 
@@ -87,9 +87,9 @@ def test_rows_and_states_before_a_refused_schema_are_committed(
         tmp_path,
         tables,
         policy,
-        *(described(A, id=INT), described(B, id=INT)),
+        *(schema_event(A, id=INT), schema_event(B, id=INT)),
         *(rows(A, {"id": 1}), rows(B, {"id": 1}), Checkpoint(b"1")),
-        *(described(A, id=TEXT), rows(A, {"id": "2"}), rows(B, {"id": 2}), Checkpoint(b"2")),
+        *(schema_event(A, id=TEXT), rows(A, {"id": "2"}), rows(B, {"id": 2}), Checkpoint(b"2")),
     )
     assert error is not None
     assert error.refused == (("id", "string", "bigint"),)
@@ -110,8 +110,8 @@ def test_rows_of_other_streams_are_committed_after_a_refused_schema(
         tmp_path,
         tables,
         OnSchemaChange.FAIL,
-        *(described(B, id=INT), *(rows(B, {"id": number}) for number in range(20))),
-        *(Checkpoint(b"1"), described(A, id=TEXT), rows(A, {"id": "1"}), rows(A, {"id": "2"})),
+        *(schema_event(B, id=INT), *(rows(B, {"id": number}) for number in range(20))),
+        *(Checkpoint(b"1"), schema_event(A, id=TEXT), rows(A, {"id": "1"}), rows(A, {"id": "2"})),
         Checkpoint(b"2"),
         flush_rows=flush_rows,
     )
@@ -131,8 +131,8 @@ def test_columns_of_a_new_table_do_not_depend_on_batch_boundaries(
         tmp_path,
         tables,
         policy,
-        *(described(A, other=TEXT), described(A, id=INT), rows(A, {"id": 1})),
-        *(described(A, id=INT, more=TEXT), rows(A, {"id": 2, "more": "x"}), Checkpoint(b"1")),
+        *(schema_event(A, other=TEXT), schema_event(A, id=INT), rows(A, {"id": 1})),
+        *(schema_event(A, id=INT, more=TEXT), rows(A, {"id": 2, "more": "x"}), Checkpoint(b"1")),
     )
     evolves = policy is OnSchemaChange.EVOLVE
     grows = evolves or policy is OnSchemaChange.WIDEN
@@ -144,8 +144,8 @@ def test_columns_of_a_new_table_do_not_depend_on_batch_boundaries(
 
 def test_alternating_schemas_do_not_split_batches(tmp_path: Path) -> None:
     tables = TypedTables()
-    one, other = described(A, id=INT), described(A, id=INT, more=TEXT)
-    events = [each for _ in range(5) for each in (one, rows(A, {"id": 1}), other)]
+    narrow, wide = schema_event(A, id=INT), schema_event(A, id=INT, more=TEXT)
+    events = [event for _ in range(5) for event in (narrow, rows(A, {"id": 1}), wide)]
     states, report, error = load(tmp_path, tables, OnSchemaChange.WIDEN, *events, Checkpoint(b"1"))
     assert error is None
     assert states == [b"1"]

@@ -22,12 +22,12 @@ TEXT_ID = {"id": TEXT}
 PLUS_NAME = {**ID, "name": TEXT}
 
 
-def kinds(warehouse: Warehouse, stream: str) -> list[tuple[str, str, str | None]]:
+def change_kinds(warehouse: Warehouse, stream: str) -> list[tuple[str, str, str | None]]:
     changes = warehouse.counts(stream)["changes"]
     return [(change["kind"], change["column"], change["old"]) for change in changes]
 
 
-def refused(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> str:
+def load_with_error(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> str:
     """Load messages, expect that a schema is refused, and return the error."""
     with pytest.raises(SchemaChangeError) as caught:
         warehouse.load(*messages, **config)
@@ -38,7 +38,7 @@ def refused(warehouse: Warehouse, *messages: dict[str, Any], **config: Any) -> s
 def test_schema_in_the_middle_of_a_run_is_refused_after_the_rows_before_it(
     warehouse: Warehouse,
 ) -> None:
-    message = refused(
+    message = load_with_error(
         warehouse,
         schema("a", ID),
         schema("b", ID),
@@ -56,7 +56,7 @@ def test_schema_in_the_middle_of_a_run_is_refused_after_the_rows_before_it(
     assert "streams, a, on_schema_change" in message
     assert warehouse.states == [1]
     assert warehouse.rows("a") == warehouse.rows("b") == [(1,)]
-    assert kinds(warehouse, "a") == [("refuse", "id", "bigint"), ("refuse", "name", None)]
+    assert change_kinds(warehouse, "a") == [("refuse", "id", "bigint"), ("refuse", "name", None)]
 
 
 @pytest.mark.thorough
@@ -74,7 +74,7 @@ def test_ignored_properties_are_named_and_other_types_are_quarantined(
     assert warehouse.read("a").columns == ["id"]
     assert warehouse.rows("a") == [(1,), (2,)]
     assert warehouse.counts("a")["quarantined"] == 1
-    assert kinds(warehouse, "a") == [
+    assert change_kinds(warehouse, "a") == [
         ("keep", "id", "bigint"),
         ("omit", "name", None),
         ("omit", "more", None),
@@ -92,7 +92,9 @@ def test_second_column_is_refused_under_widen_and_a_new_one_is_added(
     policy = {"streams": {"a": {"on_schema_change": "widen"}}}
     warehouse.load(schema("a", ID), record("a", id=1), **policy)
     warehouse.load(schema("a", PLUS_NAME), record("a", id=2, name="x"), **policy)
-    message = refused(warehouse, schema("a", TEXT_ID), record("a", id="3"), state(1), **policy)
+    message = load_with_error(
+        warehouse, schema("a", TEXT_ID), record("a", id="3"), state(1), **policy
+    )
     assert "which on_schema_change: widen protects: column id is bigint" in message
     assert warehouse.rows("a", "id", "name") == [(1, None), (2, "x")]
     assert warehouse.states == []
@@ -110,9 +112,9 @@ def delta_table(spark_session: Session, spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.thorough
 def test_dry_run_ends_with_the_error_of_a_load(delta_table: Warehouse) -> None:
     delta_table.load(schema("a", ID), record("a", id=1))
-    again = (schema("a", PLUS_NAME), record("a", id=2, name="x"))
-    message = refused(delta_table, *again, on_schema_change="fail", dry_run=True)
-    assert message == refused(delta_table, *again, on_schema_change="fail")
+    messages = (schema("a", PLUS_NAME), record("a", id=2, name="x"))
+    message = load_with_error(delta_table, *messages, on_schema_change="fail", dry_run=True)
+    assert message == load_with_error(delta_table, *messages, on_schema_change="fail")
 
 
 @pytest.mark.thorough
@@ -134,15 +136,15 @@ def test_columns_of_the_target_are_added_under_every_policy(delta_table: Warehou
 @pytest.mark.thorough
 def test_column_that_another_writer_drops_counts_as_new(delta_table: Warehouse) -> None:
     delta_table.load(schema("a", PLUS_NAME), record("a", id=1, name="x"))
-    kept = delta_table.read("a").select("id")
-    kept.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
+    remaining = delta_table.read("a").select("id")
+    remaining.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
         f"{delta_table.folder}/a"
     )
-    again = (schema("a", PLUS_NAME), record("a", id=2, name="y"))
-    assert "column name (string) is not in the table" in refused(
-        delta_table, *again, on_schema_change="fail"
+    messages = (schema("a", PLUS_NAME), record("a", id=2, name="y"))
+    assert "column name (string) is not in the table" in load_with_error(
+        delta_table, *messages, on_schema_change="fail"
     )
-    delta_table.load(*again, on_schema_change="ignore")
+    delta_table.load(*messages, on_schema_change="ignore")
     assert delta_table.rows("a") == [(1,), (2,)]
 
 
@@ -162,6 +164,6 @@ def test_not_null_constraint_is_not_dropped_unless_every_change_is_allowed(
         f"CREATE TABLE delta.`{delta_table.folder}/a` (id bigint, name string NOT NULL) USING delta"
     )
     missing = (schema("a", PLUS_NAME), record("a", id=2))
-    assert "NOT NULL" in refused(delta_table, *missing, on_schema_change="ignore")
+    assert "NOT NULL" in load_with_error(delta_table, *missing, on_schema_change="ignore")
     delta_table.load(*missing)
     assert delta_table.rows("a") == [(2, None)]

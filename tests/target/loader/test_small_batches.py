@@ -55,7 +55,7 @@ DELETED = {"_sdc_deleted_at": "2024-05-01T00:00:00Z"}
 def without_java(tmp_path: Path, *messages: dict[str, Any], **config: Any) -> dict[str, Any]:
     """Load messages in a process that has no Java; return its report, with its log as `log`."""
     report = tmp_path / "report.json"
-    done = run(
+    process = run(
         tmp_path,
         b"".join(json.dumps(message).encode() + b"\n" for message in messages),
         env=environment(JAVA_HOME=str(tmp_path / "no-java")),
@@ -64,8 +64,8 @@ def without_java(tmp_path: Path, *messages: dict[str, Any], **config: Any) -> di
         report=str(report),
         **config,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return {**json.loads(report.read_bytes()), "log": done.stderr.decode()}
+    assert process.returncode == 0, process.stderr.decode()
+    return {**json.loads(report.read_bytes()), "log": process.stderr.decode()}
 
 
 def test_small_load_needs_no_java(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_small_load_needs_no_java(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_second_job_on_the_tables_is_rejected_without_java(tmp_path: Path) -> None:
     without_java(tmp_path, schema("a", ID), record("a", id=1))
-    done = run(
+    process = run(
         tmp_path,
         json.dumps(schema("a", ID)).encode() + b"\n" + json.dumps(record("a", id=1)).encode(),
         env=environment(JAVA_HOME=str(tmp_path / "no-java")),
@@ -113,8 +113,8 @@ def test_second_job_on_the_tables_is_rejected_without_java(tmp_path: Path) -> No
         small_batches="delta-rs",
         job="another",
     )
-    assert done.returncode == 1
-    assert b"is loaded by job" in done.stderr
+    assert process.returncode == 1
+    assert b"is loaded by job" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_rows_with_nested_keys_are_compared_by_spark(
     no_spark: Any = None
     writer.create(no_spark, table, table_schema, TableLayout())
     batch = SmallBatch.of(arrow_schema(table_schema).empty_table(), table_schema)
-    taken = writer.takes_small_batch(no_spark, table, batch, mode)
-    assert taken == (mode is WriteMode.APPEND)
+    accepted = writer.takes_small_batch(no_spark, table, batch, mode)
+    assert accepted == (mode is WriteMode.APPEND)
 
 
 @pytest.mark.parametrize(
@@ -176,10 +176,10 @@ def test_decimals_with_rounded_bounds_are_rewritten_by_spark(
         batches[name] = SmallBatch.of(rows, table_schema)
     first, second = ("short", "long") if where == "batch" else ("long", "short")
     writer.write_small_batch(no_spark, table, batches[first], WriteMode.APPEND, KEYS, marker(1))
-    taken = writer.takes_small_batch(no_spark, table, batches[second], WriteMode.UPSERT)
-    assert taken == is_exact
+    accepted = writer.takes_small_batch(no_spark, table, batches[second], WriteMode.UPSERT)
+    assert accepted == is_exact
     assert writer.takes_small_batch(no_spark, table, batches[second], WriteMode.APPEND)
-    if taken:
+    if accepted:
         writer.write_small_batch(
             no_spark, table, batches[second], WriteMode.UPSERT, KEYS, marker(2)
         )
@@ -190,7 +190,7 @@ def test_decimals_with_rounded_bounds_are_rewritten_by_spark(
 
 
 @pytest.fixture
-def both(spark_session: Session, spark: SparkSession, tmp_path: Path) -> list[Warehouse]:
+def warehouses(spark_session: Session, spark: SparkSession, tmp_path: Path) -> list[Warehouse]:
     """One warehouse that Spark writes, and one that deltalake writes."""
     return [
         Warehouse(spark_session, spark, tmp_path / kind / "tables", small_batches=kind)
@@ -199,8 +199,8 @@ def both(spark_session: Session, spark: SparkSession, tmp_path: Path) -> list[Wa
 
 
 @pytest.fixture
-def by_delta_rs(both: list[Warehouse]) -> Warehouse:
-    return both[1]
+def by_delta_rs(warehouses: list[Warehouse]) -> Warehouse:
+    return warehouses[1]
 
 
 @pytest.fixture
@@ -317,11 +317,13 @@ EVERY_TIME = {"append"}
         for case in LOADS
     ],
 )
-def test_tables_metadata_and_states_equal_those_of_spark(both: list[Warehouse], case: str) -> None:
+def test_tables_metadata_and_states_equal_those_of_spark(
+    warehouses: list[Warehouse], case: str
+) -> None:
     mode = {"write_mode": case} if case in {"append", "overwrite", "scd2"} else {}
     for messages, config in LOADS[case]:
         states, reports = [], []
-        for warehouse in both:
+        for warehouse in warehouses:
             states.append(warehouse.load(*messages, **mode, **config))
             counts = dict(warehouse.counts("a"))
             # Spark chooses the number of files.
@@ -333,11 +335,11 @@ def test_tables_metadata_and_states_equal_those_of_spark(both: list[Warehouse], 
         assert states[0] == states[1]
         assert reports[0] == reports[1]
         if case != "scd2":  # its columns have times of the run
-            assert describe(both[0], "a") == describe(both[1], "a")
+            assert describe(warehouses[0], "a") == describe(warehouses[1], "a")
         if case == "quarantine":
             assert (
-                describe(both[0], "a__quarantine")["schema"]
-                == (describe(both[1], "a__quarantine")["schema"])
+                describe(warehouses[0], "a__quarantine")["schema"]
+                == (describe(warehouses[1], "a__quarantine")["schema"])
             )
 
 
@@ -382,14 +384,14 @@ def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
 def test_table_that_gained_a_feature_is_written_by_spark(
     by_delta_rs: Warehouse, change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    described = schema("a", ID_AND_NAME, "id")
-    by_delta_rs.load(described, record("a", id=1, name="old"), state(1))
+    schema_message = schema("a", ID_AND_NAME, "id")
+    by_delta_rs.load(schema_message, record("a", id=1, name="old"), state(1))
     ref = f"delta.`{to_spark_uri(f'{by_delta_rs.folder}/a')}`"
     by_delta_rs.spark.sql(f"ALTER TABLE {ref} {change}")
     caplog.set_level("INFO", batch_commit.__name__)
     loader, spool = by_delta_rs.open()  # the tests' own count cannot read deletion vectors
     with closing(spool), closing(loader):
-        feed(loader, described, record("a", id=1, name="new"), state(2))
+        feed(loader, schema_message, record("a", id=1, name="new"), state(2))
         loader.finish(whole=True)
     assert by_delta_rs.states == [2]
     assert by_delta_rs.rows("a", "id", "name") == [(1, "new")]
@@ -419,8 +421,8 @@ def test_spark_and_delta_rs_commit_to_one_table_at_once(
     by_delta_rs: Warehouse, spark_session: Session
 ) -> None:
     """Rows of another writer that commits by Spark are kept, and no key is in the table twice."""
-    described = schema("a", ID_AND_NAME, "id")
-    by_delta_rs.load(described, record("a", id=-1, name="first"))
+    schema_message = schema("a", ID_AND_NAME, "id")
+    by_delta_rs.load(schema_message, record("a", id=-1, name="first"))
     path = to_spark_uri(f"{by_delta_rs.folder}/a")
     theirs: list[int] = []
     has_ended = threading.Event()
@@ -440,16 +442,16 @@ def test_spark_and_delta_rs_commit_to_one_table_at_once(
             keys = [record("a", id=key, name=f"{number}") for key in range(40)]
             loader, spool = by_delta_rs.open(flush_rows=5)
             with closing(spool), closing(loader):
-                feed(loader, described, *keys, state(number))
+                feed(loader, schema_message, *keys, state(number))
                 loader.finish(whole=True)
             assert by_delta_rs.states[-1] == number
     finally:
         has_ended.set()
         thread.join()
     rows = by_delta_rs.rows("a", "id", "name")
-    wanted = {-1: "first", **dict.fromkeys(theirs, "theirs"), **dict.fromkeys(range(40), "2")}
-    assert len(rows) == len(wanted)
-    assert dict(rows) == wanted
+    expected = {-1: "first", **dict.fromkeys(theirs, "theirs"), **dict.fromkeys(range(40), "2")}
+    assert len(rows) == len(expected)
+    assert dict(rows) == expected
 
 
 @pytest.fixture(params=["merge_rows", "commit_files"])
@@ -476,11 +478,13 @@ def failing_commit(
 def test_commit_whose_response_was_lost_is_not_repeated(
     by_delta_rs: Warehouse, failing_commit: str
 ) -> None:
-    described = schema("a", ID_AND_NAME, "id")
+    schema_message = schema("a", ID_AND_NAME, "id")
     mode = "upsert" if failing_commit == "merge_rows" else "append"
     for number in range(3):
         new, shared = record("a", id=number), record("a", id=7)
-        assert by_delta_rs.load(described, new, shared, state(number), write_mode=mode) == [number]
+        assert by_delta_rs.load(schema_message, new, shared, state(number), write_mode=mode) == [
+            number
+        ]
     assert len(by_delta_rs.rows("a", "id")) == (4 if mode == "upsert" else 6)
 
 
@@ -523,10 +527,10 @@ def test_disk_that_is_full_after_a_commit_is_not_said_to_have_prevented_it(
 def test_keys_of_every_type_are_matched_exactly(
     by_delta_rs: Warehouse, schema_of_key: dict[str, Any], values: list[Any]
 ) -> None:
-    described = schema("a", {"k": schema_of_key, "n": {"type": "integer"}}, "k")
+    schema_message = schema("a", {"k": schema_of_key, "n": {"type": "integer"}}, "k")
     for number in range(3):
-        chosen = values[number % 2 :: 2] if number else values
-        by_delta_rs.load(described, *(record("a", k=value, n=number) for value in chosen))
+        selected = values[number % 2 :: 2] if number else values
+        by_delta_rs.load(schema_message, *(record("a", k=value, n=number) for value in selected))
     rows = by_delta_rs.rows("a", "k", "n")
     assert len(rows) == len(values)
     assert sorted(n for _, n in rows) == sorted(

@@ -113,24 +113,31 @@ def _no_states() -> Ledger:
 
 @dataclass
 class QuarantiningTables(MemoryTables):
-    """Tables of which one quarantines all rows of its first ``unfit`` commits."""
+    """Tables of which one quarantines all rows of its first ``quarantined_commits`` commits."""
 
-    choosy: str = "b"
-    unfit: int = 0
-    aside: list[int] = field(default_factory=list)
+    quarantining: str = "b"
+    quarantined_commits: int = 0
+    quarantined_rows: list[int] = field(default_factory=list)
 
     def write(self, work: CommitRequest) -> CommitResult:
-        if work.table.name != self.choosy or not work.batches or self.rows.get(self.choosy):
+        if (
+            work.table.name != self.quarantining
+            or not work.batches
+            or self.rows.get(self.quarantining)
+        ):
             outcome = super().write(work)
-            return replace(outcome, quarantined=len(self.aside) * (work.table.name == self.choosy))
-        self.unfit -= 1
-        if self.unfit < 0:
+            return replace(
+                outcome,
+                quarantined=len(self.quarantined_rows) * (work.table.name == self.quarantining),
+            )
+        self.quarantined_commits -= 1
+        if self.quarantined_commits < 0:
             return super().write(work)
-        taken = MemoryTables()
-        quarantined = taken.write(replace(work, ledger=_no_states())).written
+        unfit_rows = MemoryTables()
+        quarantined = unfit_rows.write(replace(work, ledger=_no_states())).written
         covered = work.covered(withheld=True)
         with self.lock:
-            self.aside += taken.safe()
+            self.quarantined_rows += unfit_rows.safe()
             if covered is not None and work.mode is not WriteMode.OVERWRITE:
                 self.carried.append((covered.ordinal, self.safe()))
         return CommitResult(
@@ -139,38 +146,40 @@ class QuarantiningTables(MemoryTables):
 
     def safe(self) -> set[int]:
         """Return the rows that states may cover; quarantined rows count once others are written."""
-        return super().safe() | set(self.aside if self.rows.get(self.choosy) else ())
+        return super().safe() | set(
+            self.quarantined_rows if self.rows.get(self.quarantining) else ()
+        )
 
 
 def events(plan: list[tuple[str, int]]) -> list[Event]:
     """Return the events of a plan of (kind, number)."""
-    made: list[Event] = [SchemaEvent(stream, {"properties": {"id": {}}}) for stream in STREAMS]
-    for what, which in plan:
-        stream = STREAMS[which % len(STREAMS)]
-        if what == "rows":
-            version = {15: 1, 18: None}.get(which, 0) if stream == VERSIONED else None
-            made.append(Rows(stream, [b"{}"] * (which % 3 + 1), version=version))
-        elif what == "state":
-            made.append(Checkpoint(b'{"n":%d}' % len(made)))
-        elif what == "truncate":
-            made.append(ActivateVersion(stream, which // 18))
+    sequence: list[Event] = [SchemaEvent(stream, {"properties": {"id": {}}}) for stream in STREAMS]
+    for kind, number in plan:
+        stream = STREAMS[number % len(STREAMS)]
+        if kind == "rows":
+            version = {15: 1, 18: None}.get(number, 0) if stream == VERSIONED else None
+            sequence.append(Rows(stream, [b"{}"] * (number % 3 + 1), version=version))
+        elif kind == "state":
+            sequence.append(Checkpoint(b'{"n":%d}' % len(sequence)))
+        elif kind == "truncate":
+            sequence.append(ActivateVersion(stream, number // 18))
         else:
-            made.append(SchemaEvent(stream, {"properties": {"id": {}, f"x{which}": {}}}))
-    return made
+            sequence.append(SchemaEvent(stream, {"properties": {"id": {}, f"x{number}": {}}}))
+    return sequence
 
 
 def row_ordinals(sequence: list[Event]) -> dict[int, list[int]]:
     """Return, for each state's index among the events, the ordinals of the rows before it."""
     before: dict[int, list[int]] = {}
-    seen: list[int] = []
+    ordinals: list[int] = []
     ordinal = 0
-    for place, event in enumerate(sequence):
+    for index, event in enumerate(sequence):
         if isinstance(event, Rows):
-            seen.extend(range(ordinal, ordinal + len(event.rows)))
+            ordinals.extend(range(ordinal, ordinal + len(event.rows)))
             ordinal += len(event.rows)
         else:
             if isinstance(event, Checkpoint):
-                before[place] = list(seen)
+                before[index] = list(ordinals)
             ordinal += 1
     return before
 
@@ -207,14 +216,14 @@ def test_emitted_state_covers_committed_rows_only(
     released: list[int] = []
 
     def emit(state: bytes) -> None:
-        place = json.loads(state)["n"]
+        index = json.loads(state)["n"]
         with tables.lock:
-            assert tables.safe() >= set(before[place])
-            assert get_due_deletion(sequence, place) <= tables.retired["a"] | get_superseded(
-                sequence, place
+            assert tables.safe() >= set(before[index])
+            assert get_due_deletion(sequence, index) <= tables.retired["a"] | get_superseded(
+                sequence, index
             )
-        assert not released or released[-1] < place
-        released.append(place)
+        assert not released or released[-1] < index
+        released.append(index)
 
     modes = {overwritten: StreamOptions(WriteMode.OVERWRITE)} if overwritten else {}
     options = LoadOptions("/tables", streams=modes, flush_rows=flush_rows, spool_bytes=spool_bytes)
@@ -237,18 +246,18 @@ def test_emitted_state_covers_committed_rows_only(
 @settings(max_examples=150, deadline=None)
 @given(PLANS, st.integers(1, 5), st.integers(0, 4), st.sampled_from([None, "b"]))
 def test_no_state_covers_a_stream_whose_rows_were_all_quarantined(
-    plan: list[tuple[str, int]], flush_rows: int, unfit: int, overwritten: str | None
+    plan: list[tuple[str, int]], flush_rows: int, quarantined_commits: int, overwritten: str | None
 ) -> None:
     sequence = [event for event in events(plan) if not isinstance(event, ActivateVersion)]
     before = row_ordinals(sequence)
-    tables = QuarantiningTables(unfit=unfit)
+    tables = QuarantiningTables(quarantined_commits=quarantined_commits)
     released: list[int] = []
 
     def emit(state: bytes) -> None:
         released.append(json.loads(state)["n"])
-        place = next(at for at, e in enumerate(sequence) if getattr(e, "state", None) == state)
+        index = next(i for i, e in enumerate(sequence) if getattr(e, "state", None) == state)
         with tables.lock:
-            assert tables.safe() >= set(before[place])
+            assert tables.safe() >= set(before[index])
 
     modes = {overwritten: StreamOptions(WriteMode.OVERWRITE)} if overwritten else {}
     options = LoadOptions("/tables", streams=modes, flush_rows=flush_rows)
@@ -274,11 +283,11 @@ def is_state(event: Event) -> TypeGuard[Checkpoint]:
     return isinstance(event, Checkpoint)
 
 
-def get_due_deletion(sequence: list[Event], place: int) -> set[int]:
+def get_due_deletion(sequence: list[Event], index: int) -> set[int]:
     """Return the version whose activation must be applied before a state at this index."""
     results = [
         e.version
-        for e in sequence[:place]
+        for e in sequence[:index]
         if isinstance(e, ActivateVersion) and e.stream == VERSIONED
     ]
     versions = VersionTracker()
@@ -290,12 +299,12 @@ def get_due_deletion(sequence: list[Event], place: int) -> set[int]:
     return set() if versions.may_delete_current_rows else set(results[-1:])
 
 
-def get_superseded(sequence: list[Event], place: int) -> set[int]:
+def get_superseded(sequence: list[Event], index: int) -> set[int]:
     """Return all versions if there is a later activation, because that may have been applied."""
-    rest = sequence[place:]
+    later = sequence[index:]
     return (
         {0, 1}
-        if any(isinstance(e, ActivateVersion) and e.stream == VERSIONED for e in rest)
+        if any(isinstance(e, ActivateVersion) and e.stream == VERSIONED for e in later)
         else set()
     )
 
@@ -320,10 +329,10 @@ def get_all_row_ordinals(sequence: list[Event]) -> list[int]:
 
 def map_state_ordinals(sequence: list[Event]) -> dict[int, int]:
     """Return the index among the events of the state at each ordinal."""
-    places: dict[int, int] = {}
+    indexes: dict[int, int] = {}
     ordinal = 0
-    for place, event in enumerate(sequence):
+    for index, event in enumerate(sequence):
         if isinstance(event, Checkpoint):
-            places[ordinal] = place
+            indexes[ordinal] = index
         ordinal += len(event.rows) if isinstance(event, Rows) else 1
-    return places
+    return indexes

@@ -58,10 +58,10 @@ class OpenLedger(Ledger):
     def states_before_commit(self) -> list[CoveredState]:
         return self._parts(self.state_before_commit())
 
-    def _parts(self, kept: CoveredState | None) -> list[CoveredState]:
-        if kept is None:
+    def _parts(self, covered: CoveredState | None) -> list[CoveredState]:
+        if covered is None:
             return []
-        assert kept.ordinal == self.whole.carried[-1].ordinal
+        assert covered.ordinal == self.whole.carried[-1].ordinal
         return self.whole.carried
 
     def held(self) -> int:
@@ -87,7 +87,7 @@ class Model:
         """Return the newest state all of whose rows are committed, or will be with `extra`."""
         lost = [row for row in self.rows if row not in self.safe and row not in extra]
         frontier = min(lost, default=len(self.rows) + len(self.states) + 1)
-        return max((at for at in self.states if at < frontier), default=-1)
+        return max((state for state in self.states if state < frontier), default=-1)
 
 
 STREAMS = ("a", "b", "c")
@@ -122,7 +122,7 @@ def _remaining_steps(steps: list[tuple], order: random.Random) -> list[tuple]:
     """Return steps that close and commit all batches, the streams in random order."""
     ends = [("cut", s) for s in STREAMS] + [("commit", s, 99) for s in STREAMS]
     order.shuffle(ends)
-    last = [(what, s, 99)[: 2 if what == "cut" else 3] for what in ("rows", "cut") for s in STREAMS]
+    last = [(kind, s, 99)[: 2 if kind == "cut" else 3] for kind in ("rows", "cut") for s in STREAMS]
     return [*ends, *last, *(("commit", s, 99) for s in STREAMS)]
 
 
@@ -148,7 +148,9 @@ def _apply(ledger: OpenLedger, model: Model, step: tuple) -> None:
         case ("release",):
             expected = model.covered()
             newer = [expected] if expected > model.released else []
-            assert ledger.releasable() == [CoveredState(at, str(at).encode()) for at in newer]
+            assert ledger.releasable() == [
+                CoveredState(ordinal, str(ordinal).encode()) for ordinal in newer
+            ]
             model.released = max(model.released, expected)
 
 
@@ -309,14 +311,14 @@ def test_foreign_metadata_is_ignored(text):
 
 @given(st.lists(MARKERS | st.none()))
 def test_recovery_uses_the_latest_metadata_with_a_state(markers):
-    found = find_latest_metadata(markers)
-    there = [marker for marker in markers if marker is not None]
-    if not there:
-        assert found is None
+    latest = find_latest_metadata(markers)
+    existing = [marker for marker in markers if marker is not None]
+    if not existing:
+        assert latest is None
         return
-    assert found in there
-    stated = [m for m in there if m.state is not None] or there
-    assert (found.run_started, found.ordinal) == max((m.run_started, m.ordinal) for m in stated)
+    assert latest in existing
+    stated = [m for m in existing if m.state is not None] or existing
+    assert (latest.run_started, latest.ordinal) == max((m.run_started, m.ordinal) for m in stated)
 
 
 @given(MARKERS, MARKERS | st.none())

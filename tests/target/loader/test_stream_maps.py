@@ -47,9 +47,9 @@ DESCRIBED = schema("a", PROPERTIES, "id")
 FLAT = {"flattening_enabled": True, "flattening_max_depth": 1}
 
 
-def raw(body: str, **more: Any) -> bytes:
-    rest = "".join(f',"{key}":{json.dumps(value)}' for key, value in more.items())
-    return f'{{"type":"RECORD","stream":"a","record":{body}{rest}}}'.encode()
+def raw(body: str, **fields: Any) -> bytes:
+    suffix = "".join(f',"{key}":{json.dumps(value)}' for key, value in fields.items())
+    return f'{{"type":"RECORD","stream":"a","record":{body}{suffix}}}'.encode()
 
 
 def make_mapper(**config: Any) -> StreamMapper:
@@ -57,59 +57,64 @@ def make_mapper(**config: Any) -> StreamMapper:
 
 
 def events(*messages: dict[str, Any] | bytes) -> Iterable[Event]:
-    lines = (each if isinstance(each, bytes) else json.dumps(each).encode() for each in messages)
+    lines = (
+        message if isinstance(message, bytes) else json.dumps(message).encode()
+        for message in messages
+    )
     return SingerReader().feed(b"".join(line + b"\n" for line in lines))
 
 
-def mapped(config: dict[str, Any], *messages: dict[str, Any] | bytes) -> list[Event]:
+def map_messages(config: dict[str, Any], *messages: dict[str, Any] | bytes) -> list[Event]:
     return list(make_mapper(**config).map_events(events(*messages)))
 
 
-def bodies(found: Iterable[Event]) -> list[bytes]:
-    return [row for event in found if isinstance(event, Rows) for row in event.rows]
+def row_bodies(output: Iterable[Event]) -> list[bytes]:
+    return [row for event in output if isinstance(event, Rows) for row in event.rows]
 
 
-def described(found: Iterable[Event]) -> dict[str, SchemaEvent]:
-    return {each.stream.name: each for each in found if isinstance(each, SchemaEvent)}
+def schema_events(output: Iterable[Event]) -> dict[str, SchemaEvent]:
+    return {event.stream.name: event for event in output if isinstance(event, SchemaEvent)}
 
 
 def test_streams_without_a_map_are_unchanged() -> None:
     body = '{ "id": 1,  "price": 1.500, "x": {"y": [1e2]} }'
     messages = (DESCRIBED, raw(body), state(1), {**record("other", id=1)})
     config = {"stream_maps": {"b": {"id": "id + 1"}}}
-    assert mapped(config, *messages) == list(events(*messages))
+    assert map_messages(config, *messages) == list(events(*messages))
 
 
 def test_flat_streams_are_not_decoded_for_flattening() -> None:
     flat = schema("a", {"id": {"type": "integer"}, "t": {"type": ["null", "string"]}})
     messages = (flat, raw('{ "id":  1.0 }'))
-    assert mapped(FLAT, *messages) == list(events(*messages))
+    assert map_messages(FLAT, *messages) == list(events(*messages))
     # A property that may hold an object can have something to flatten.
     open_one = schema("a", {"id": {"type": "integer"}, "t": {}})
-    assert bodies(mapped(FLAT, open_one, raw('{ "id":  1 }'))) == [b'{"id":1}']
+    assert row_bodies(map_messages(FLAT, open_one, raw('{ "id":  1 }'))) == [b'{"id":1}']
 
 
 def test_stream_map_keeps_all_digits_of_numbers() -> None:
     config = {"stream_maps": {"a": {"email": None, "twice": "id * 2"}}}
     body = '{"id":123456789012345678901234567890,"price":12345678901234567890.10,"email":"e"}'
-    found = mapped(config, DESCRIBED, raw(body))
+    output = map_messages(config, DESCRIBED, raw(body))
     digits = b'{"id":123456789012345678901234567890,"price":12345678901234567890.10'
-    assert bodies(found) == [digits + b',"twice":246913578024691357802469135780}']
-    properties = described(found)["a"].schema["properties"]
+    assert row_bodies(output) == [digits + b',"twice":246913578024691357802469135780}']
+    properties = schema_events(output)["a"].schema["properties"]
     assert list(properties) == ["id", "price", "place", "twice"]
 
 
 def test_flattening_turns_objects_into_columns() -> None:
-    found = mapped(FLAT, DESCRIBED, raw('{"id":1,"price":1.50,"place":{"city":"x","lot":[1]}}'))
-    assert bodies(found) == [b'{"id":1,"price":1.50,"place__city":"x","place__lot":"[1]"}']
-    assert "place__city" in described(found)["a"].schema["properties"]
-    assert described(found)["a"].keys == ("id",)
+    output = map_messages(
+        FLAT, DESCRIBED, raw('{"id":1,"price":1.50,"place":{"city":"x","lot":[1]}}')
+    )
+    assert row_bodies(output) == [b'{"id":1,"price":1.50,"place__city":"x","place__lot":"[1]"}']
+    assert "place__city" in schema_events(output)["a"].schema["properties"]
+    assert schema_events(output)["a"].keys == ("id",)
 
 
 def test_nan_becomes_null_and_lone_surrogates_pass_through() -> None:
     half = r'{"id":1,"email":"\ud83d"}'
-    found = mapped(FLAT, DESCRIBED, raw('{"id":1,"price":NaN}'), raw(half), raw('{"id":2}'))
-    assert bodies(found) == [
+    output = map_messages(FLAT, DESCRIBED, raw('{"id":1,"price":NaN}'), raw(half), raw('{"id":2}'))
+    assert row_bodies(output) == [
         b'{"id":1,"price":null}',
         json.dumps(half).encode(),
         b'{"id":2}',
@@ -121,7 +126,7 @@ def test_aliased_and_copied_streams_get_rows_and_versions() -> None:
         "a": {"__alias__": "b", "__filter__": "id > 1", "__key_properties__": ["email"]},
         "c": {"__source__": "a", "id": "id + 10", "__else__": None},
     }
-    found = mapped(
+    output = map_messages(
         {"stream_maps": maps},
         DESCRIBED,
         raw('{"id":1,"email":"x"}', time_extracted="t1", version=4),
@@ -130,11 +135,11 @@ def test_aliased_and_copied_streams_get_rows_and_versions() -> None:
         state(1),
     )
     b, c = StreamId("b"), StreamId("c")
-    assert {name: each.keys for name, each in described(found).items()} == {
+    assert {name: event.keys for name, event in schema_events(output).items()} == {
         "b": ("email",),
         "c": ("id",),
     }
-    assert found[2:] == [
+    assert output[2:] == [
         Rows(b, [b'{"id":2,"email":"y"}'], extracted_at=["t2"], version=4),
         Rows(c, [b'{"id":11}', b'{"id":12}'], extracted_at=["t1", "t2"], version=4),
         ActivateVersion(b, 4),
@@ -149,7 +154,7 @@ def test_aliased_and_copied_streams_get_rows_and_versions() -> None:
 )
 def test_versions_of_streams_that_share_a_name_delete_no_rows(maps: dict[str, Any]) -> None:
     """The rows of stream b, of this run and of earlier ones, do not have the version of a."""
-    found = mapped(
+    output = map_messages(
         {"stream_maps": maps},
         {"type": "ACTIVATE_VERSION", "stream": "a", "version": 4},
         DESCRIBED,
@@ -159,10 +164,10 @@ def test_versions_of_streams_that_share_a_name_delete_no_rows(maps: dict[str, An
         schema("b", PROPERTIES, "id"),
         state(1),
     )
-    versions = [event for event in found if isinstance(event, ActivateVersion)]
+    versions = [event for event in output if isinstance(event, ActivateVersion)]
     assert not [event for event in versions if event.stream == StreamId("m")]
-    assert bodies(found) == [b'{"id":1}']
-    assert isinstance(found[-1], Checkpoint)
+    assert row_bodies(output) == [b'{"id":1}']
+    assert isinstance(output[-1], Checkpoint)
 
 
 def test_stream_that_takes_the_name_of_another_after_its_version_is_an_error() -> None:
@@ -172,7 +177,7 @@ def test_stream_that_takes_the_name_of_another_after_its_version_is_an_error() -
         schema("b", PROPERTIES, "id"),
     )
     with pytest.raises(UnsupportedError, match="Several streams are loaded as b"):
-        mapped({"stream_maps": {"a": {"__alias__": "b"}}}, *messages)
+        map_messages({"stream_maps": {"a": {"__alias__": "b"}}}, *messages)
 
 
 def test_maps_of_one_stream_do_not_see_each_others_changes() -> None:
@@ -181,15 +186,17 @@ def test_maps_of_one_stream_do_not_see_each_others_changes() -> None:
         "c": {"__source__": "a"},
     }
     try:
-        found = mapped({"stream_maps": maps}, DESCRIBED, raw('{"id":1,"place":{"city":"x"}}'))
+        output = map_messages(
+            {"stream_maps": maps}, DESCRIBED, raw('{"id":1,"place":{"city":"x"}}')
+        )
     except MapExpressionError:  # expressions may not call methods that change
         return
-    assert bodies(found)[1] == b'{"id":1,"place":{"city":"x"}}'
+    assert row_bodies(output)[1] == b'{"id":1,"place":{"city":"x"}}'
 
 
 def test_stream_mapped_to_null_is_dropped_and_states_are_kept() -> None:
     for maps in ({"a": None}, {"a": "__NULL__"}, {"__else__": None}):
-        found = mapped(
+        output = map_messages(
             {"stream_maps": maps},
             DESCRIBED,
             raw('{"id":1}'),
@@ -197,15 +204,15 @@ def test_stream_mapped_to_null_is_dropped_and_states_are_kept() -> None:
             {"type": "BATCH", "stream": "a", "encoding": {"format": "jsonl"}, "manifest": ["x"]},
             state(1),
         )
-        assert found == [Checkpoint(b'{"at": 1}')]
+        assert output == [Checkpoint(b'{"at": 1}')]
 
 
 def test_batch_files_are_accepted_only_for_unmapped_streams() -> None:
     batch = {"type": "BATCH", "stream": "a", "encoding": {"format": "jsonl"}, "manifest": ["x"]}
     flat = schema("a", {"id": {"type": "integer"}})
-    assert isinstance(mapped(FLAT, flat, batch)[1], BatchFiles)
+    assert isinstance(map_messages(FLAT, flat, batch)[1], BatchFiles)
     with pytest.raises(UnsupportedError, match="Stream a comes as BATCH messages"):
-        mapped(FLAT, DESCRIBED, batch)
+        map_messages(FLAT, DESCRIBED, batch)
 
 
 @pytest.mark.parametrize(
@@ -222,14 +229,14 @@ def test_invalid_stream_map_fails_at_the_schema(
     stream_map: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        mapped({"stream_maps": {"a": stream_map}}, DESCRIBED)
+        map_messages({"stream_maps": {"a": stream_map}}, DESCRIBED)
 
 
 def test_rows_before_a_map_error_are_emitted() -> None:
     stream_mapper = make_mapper(stream_maps={"a": {"x": "1 / (id - 2)"}})
     coming = stream_mapper.map_events(events(DESCRIBED, raw('{"id":1}'), raw('{"id":2}')))
     assert isinstance(next(iter(coming)), SchemaEvent)
-    assert bodies([next(iter(coming))]) == [b'{"id":1,"x":-1.0}']
+    assert row_bodies([next(iter(coming))]) == [b'{"id":1,"x":-1.0}']
     with pytest.raises(MapExpressionError, match="property 'x' in the map of stream 'a'"):
         next(iter(coming))
 

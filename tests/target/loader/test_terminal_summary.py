@@ -20,10 +20,10 @@ from target_spark.loader.terminal_summary import suggest_faster_start, summarize
 from target_spark.phase_timing import FETCH, START
 
 
-def make_report(*places: str, config: Sequence[str] = ()) -> Report:
+def make_report(*locations: str, config: Sequence[str] = ()) -> Report:
     report = Report(config)
-    for number, place in enumerate(places):
-        report.record_table(f"s{number}", "t", place)
+    for number, location in enumerate(locations):
+        report.record_table(f"s{number}", "t", location)
         report.count_received(f"s{number}", 2, 10)
         report.count_commit(f"s{number}", 2, 0, 0.1)
     return report
@@ -41,14 +41,14 @@ def test_printed_command_prints_a_local_table(tmp_path: Path, form: str) -> None
     table, command = summarize_tables(make_report(str(folder)), {"format": form})
     assert table == f"table of s0: {folder}"
     line = command.removeprefix("to print a table: ")
-    done = subprocess.run(shlex.split(line), capture_output=True, text=True, check=True)
-    assert "Ada" in done.stdout
-    assert "Grace" in done.stdout
+    process = subprocess.run(shlex.split(line), capture_output=True, text=True, check=True)
+    assert "Ada" in process.stdout
+    assert "Grace" in process.stdout
 
 
 def test_tables_elsewhere_are_named_with_the_command_that_shows_one() -> None:
-    places = [f"lake.sales.t{number}" for number in range(11)]
-    lines = list(summarize_tables(make_report(*places, "s3a://b/t"), {"format": "delta"}))
+    locations = [f"lake.sales.t{number}" for number in range(11)]
+    lines = list(summarize_tables(make_report(*locations, "s3a://b/t"), {"format": "delta"}))
     assert lines[0] == "table of s0: lake.sales.t0"
     show = "to show a table: target-spark show s0 --config config.json"
     assert lines[10:] == ["and 2 more tables", show]
@@ -90,8 +90,8 @@ def test_advice_names_the_settings_that_fit_and_are_not_set(
         time.sleep(0.1)
     advice = "".join(suggest_faster_start(report, config))
     names = {"small_batches", "engine", "class_archive", "class_archive iceberg", "small_runs"}
-    found = {name for name in names if f"{name} " in advice}
-    assert found - {"class_archive"} == expected - {"class_archive"}
+    suggested = {name for name in names if f"{name} " in advice}
+    assert suggested - {"class_archive"} == expected - {"class_archive"}
     assert ("class_archive" in advice) == any("class_archive" in name for name in expected)
     assert bool(advice) == bool(expected)
 

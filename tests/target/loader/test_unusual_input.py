@@ -63,17 +63,17 @@ def test_unusual_input_loads_in_one_run(spark: SparkSession, tmp_path: Path) -> 
     data = b"\xef\xbb\xbf" + encode_cases(
         *LOADING, Case("", ({"type": "STATE", "value": {"at": 1}},), [])
     )
-    done = run(tmp_path, data + torn)
-    errors = done.stderr.decode()
-    assert done.returncode == 0, errors
-    assert done.stdout.splitlines()[-1] == b'{"at": 2}'
+    process = run(tmp_path, data + torn)
+    errors = process.stderr.decode()
+    assert process.returncode == 0, errors
+    assert process.stdout.splitlines()[-1] == b'{"at": 2}'
     streams = json.loads((tmp_path / "report.json").read_text())["streams"]
     faults = {}
     for case in LOADING:
         folder = f"{tmp_path}/tables/{streams[case.stream]['table']}"
-        found = read_rows(spark, folder, case)
-        if found != (sorted(case.rows, key=repr), case.aside):
-            faults[case.stream] = found
+        rows = read_rows(spark, folder, case)
+        if rows != (sorted(case.rows, key=repr), case.quarantined):
+            faults[case.stream] = rows
     assert faults == {}
     assert errors.count("which JSON does not allow") == 1
 
@@ -82,10 +82,10 @@ def read_rows(spark: SparkSession, folder: str, case: Case) -> tuple[list[tuple[
     """Return the rows of a case's table, and the number of rows in its quarantine."""
     table = spark.read.format("delta").load(to_spark_uri(folder))
     rows = (table.selectExpr(*case.columns) if case.columns else table).collect()
-    aside = Path(f"{folder}__quarantine")
+    quarantined = Path(f"{folder}__quarantine")
     count = 0
-    if aside.exists():
-        count = spark.read.format("delta").load(to_spark_uri(str(aside))).count()
+    if quarantined.exists():
+        count = spark.read.format("delta").load(to_spark_uri(str(quarantined))).count()
     return sorted(map(tuple, rows), key=repr), count
 
 
@@ -106,10 +106,10 @@ def test_invalid_input_is_an_error_that_names_the_cause(
 
 def test_rows_before_a_truncated_line_are_committed(spark: SparkSession, tmp_path: Path) -> None:
     data = encode_cases(Case("a", GOOD_START, []))
-    done = run(tmp_path, data + b'{"type": "RECORD", "stream": "a", "rec')
-    assert done.returncode == 1
-    assert done.stdout == b'{"at": 1}\n'
-    assert "The input ended within a message. Line 4" in done.stderr.decode()
+    process = run(tmp_path, data + b'{"type": "RECORD", "stream": "a", "rec')
+    assert process.returncode == 1
+    assert process.stdout == b'{"at": 1}\n'
+    assert "The input ended within a message. Line 4" in process.stderr.decode()
     assert spark.read.format("delta").load(to_spark_uri(f"{tmp_path}/tables/a")).count() == 1
 
 
@@ -126,12 +126,12 @@ def test_input_without_states_is_loaded(delta: Warehouse) -> None:
 
 
 def test_missing_time_extracted_is_replaced_by_the_arrival_time(delta: Warehouse) -> None:
-    (case,) = (each for each in LOADING if each.stream == "times")
+    (case,) = (c for c in LOADING if c.stream == "times")
     delta.load(*case.lines, add_record_metadata=True)
     rows = {row.id: row for row in delta.read("times").collect()}
-    at = {n: row["_sdc_extracted_at"] for n, row in rows.items()}
-    assert str(at[0]).startswith("2024-01-01")
-    assert at[4] == rows[4]["_sdc_received_at"]
+    extracted = {n: row["_sdc_extracted_at"] for n, row in rows.items()}
+    assert str(extracted[0]).startswith("2024-01-01")
+    assert extracted[4] == rows[4]["_sdc_received_at"]
 
 
 def test_undeclared_properties_are_reported(delta: Warehouse) -> None:

@@ -152,12 +152,12 @@ def test_history_is_not_stored_in_a_column_that_a_property_fills() -> None:
         schema_from_json_schema(document, ["id"], ColumnOptions(history=history))
         for history in (False, True)
     )
-    fitted, _ = diff_with_table(versions, upserted.types, lambda _old, _new: False, {})
+    adapted, _ = diff_with_table(versions, upserted.types, lambda _old, _new: False, {})
     request: Any = SimpleNamespace(
         table=Table("/t/a", "a"), stream=StreamId("a"), mode=WriteMode.SCD2
     )
     with pytest.raises(UnsupportedError, match="in column _sdc_is_current, which write_mode scd2"):
-        check_scd2_compatible(request, fitted)
+        check_scd2_compatible(request, adapted)
     check_scd2_compatible(request, versions)  # the property has another column in a new table
 
 
@@ -171,18 +171,20 @@ def table(
     return Warehouse(spark_session, spark, tmp_path / "tables", request.param)
 
 
-def alive(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
+def undeleted_rows(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
     """Return the rows that are not marked as deleted."""
-    found = warehouse.rows("a", *columns, "_sdc_deleted_at")
-    return [row[:-1] for row in found if row[-1] is None]
+    rows = warehouse.rows("a", *columns, "_sdc_deleted_at")
+    return [row[:-1] for row in rows if row[-1] is None]
 
 
 @spark_marked
 def test_rows_of_other_versions_are_marked_or_deleted(table: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
-    table.load(described, record("a", id=1, name="none"), versioned("a", 3, id=2, name="three"))
+    schema_message = schema("a", ID_AND_NAME, "id")
+    table.load(
+        schema_message, record("a", id=1, name="none"), versioned("a", 3, id=2, name="three")
+    )
     states = table.load(
-        described,
+        schema_message,
         activate("a", 5),
         versioned("a", 5, id=2, name="five"),
         versioned("a", 5, id=3, name="new"),
@@ -191,14 +193,16 @@ def test_rows_of_other_versions_are_marked_or_deleted(table: Warehouse) -> None:
         record("a", id=4, name="a row that came later"),
     )
     assert states == [1]
-    assert alive(table, "id", "name", "_sdc_table_version") == [
+    assert undeleted_rows(table, "id", "name", "_sdc_table_version") == [
         (2, "five", 5),
         (3, "new", 5),
         (4, "a row that came later", None),
     ]
     assert len(table.rows("a")) == 4
     marked = {row[:-1]: row[-1] for row in table.rows("a", "id", "_sdc_deleted_at")}
-    table.load(described, versioned("a", 4, id=3, name="four"), activate("a", 4), hard_delete=True)
+    table.load(
+        schema_message, versioned("a", 4, id=3, name="four"), activate("a", 4), hard_delete=True
+    )
     assert table.rows("a", "id", "_sdc_table_version", "_sdc_deleted_at") == [(3, 4, None)]
     assert marked[(1,)] is not None
     assert table.counts("a")["deleted"] == 3
@@ -232,16 +236,16 @@ def test_activation_after_its_rows_is_applied_before_the_next_state(
     delta: Warehouse,
 ) -> None:
     delta.load(schema("a", ID), record("a", id=0))
-    seen: list[list[tuple[Any, ...]]] = []
+    rows_at_states: list[list[tuple[Any, ...]]] = []
     loader, spool = delta.open(
-        emit=lambda _: seen.append(delta.rows("a", "id")), hard_delete=True, flush_rows=2
+        emit=lambda _: rows_at_states.append(delta.rows("a", "id")), hard_delete=True, flush_rows=2
     )
     feed(loader, schema("a", ID), activate("a", 5), *(versioned("a", 5, id=n) for n in range(1, 4)))
     feed(loader, activate("a", 5), state("done"), schema("b", ID), record("b", id=1))
-    while not seen:
+    while not rows_at_states:
         loader.poll()
         time.sleep(0.05)
-    assert seen == [[(1,), (2,), (3,)]]
+    assert rows_at_states == [[(1,), (2,), (3,)]]
     loader.finish(whole=False)
     loader.close()
     spool.close()
@@ -326,10 +330,10 @@ def test_rows_without_a_version_are_not_deleted_by_the_activation(delta: Warehou
 def test_property_with_the_name_of_the_version_column_does_not_decide_what_is_deleted(
     delta: Warehouse, mode: str
 ) -> None:
-    described = schema("a", {**ID, "_sdc_table_version": {"type": "integer"}}, "id")
+    schema_message = schema("a", {**ID, "_sdc_table_version": {"type": "integer"}}, "id")
     for version in (1, 2):
         rows = [versioned("a", version, id=number, _sdc_table_version=7) for number in (1, version)]
-        loaded = [described, *rows, activate("a", version), state(version)]
+        loaded = [schema_message, *rows, activate("a", version), state(version)]
         assert delta.load(*loaded, hard_delete=True, write_mode=mode) == [version]
     assert delta.counts("a")["deleted"] == (2 if mode == "append" else 0)
     assert set(delta.rows("a", "_sdc_table_version", "_sdc_table_version_2")) == {(7, 2)}
@@ -338,9 +342,9 @@ def test_property_with_the_name_of_the_version_column_does_not_decide_what_is_de
 @pytest.mark.thorough
 @spark_marked
 def test_deletion_missed_by_an_interrupted_run_is_done_by_the_next(delta: Warehouse) -> None:
-    described = schema("a", ID, "id")
-    delta.load(described, versioned("a", 1, id=1), versioned("a", 1, id=2), activate("a", 1))
-    full = [described, activate("a", 2), versioned("a", 2, id=2), activate("a", 2), state(1)]
+    schema_message = schema("a", ID, "id")
+    delta.load(schema_message, versioned("a", 1, id=1), versioned("a", 1, id=2), activate("a", 1))
+    full = [schema_message, activate("a", 2), versioned("a", 2, id=2), activate("a", 2), state(1)]
     loader, spool = delta.open(flush_rows=1, hard_delete=True)
     feed(loader, *full[:3])
     loader._pipeline.wait()

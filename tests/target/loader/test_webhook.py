@@ -50,10 +50,10 @@ def test_document_has_the_outcome_and_the_counts(
     server: Server, outcome: str, expected: str, error: str | None
 ) -> None:
     send_outcome(f"{server.url}/hook?x=1", make_report(outcome))
-    (asked,) = server.asked
-    assert (asked.method, asked.path, asked.query) == ("POST", "/hook", {"x": ["1"]})
-    assert asked.headers["Content-Type"] == "application/json"
-    sent = asked.json
+    (request,) = server.asked
+    assert (request.method, request.path, request.query) == ("POST", "/hook", {"x": ["1"]})
+    assert request.headers["Content-Type"] == "application/json"
+    sent = request.json
     assert (sent["outcome"], sent["error"]) == (expected, error)
     assert (sent["job"], sent["run"]) == ("flights", "r1")
     assert sent["started"] == "2023-11-14T22:13:20.000+00:00"
@@ -70,20 +70,22 @@ def test_temporary_failure_is_retried(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 404])
-@pytest.mark.parametrize("rest", [f"/hook/{TOKEN}?key={TOKEN}", f"?{TOKEN}"])
+@pytest.mark.parametrize("suffix", [f"/hook/{TOKEN}?key={TOKEN}", f"?{TOKEN}"])
 def test_refusal_is_a_warning_without_the_url(
-    server: Server, caplog: pytest.LogCaptureFixture, status: int, rest: str
+    server: Server, caplog: pytest.LogCaptureFixture, status: int, suffix: str
 ) -> None:
     """SEC5: the path and the query of the URL may be a token. A redirect is not followed."""
     server.answers(Reply(status=status, headers={"Location": f"{server.url}/other"}))
     with caplog.at_level(logging.DEBUG):
-        send_outcome(f"{server.url}{rest}", make_report())
+        send_outcome(f"{server.url}{suffix}", make_report())
     assert len(server.asked) == 1
-    (warning,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    (warning,) = [
+        log_record for log_record in caplog.records if log_record.levelno >= logging.WARNING
+    ]
     assert warning.getMessage() == (
         f"The webhook at 127.0.0.1 did not get the outcome of the run: status {status}."
     )
-    assert TOKEN not in "".join(each.getMessage() for each in caplog.records)
+    assert TOKEN not in "".join(log_record.getMessage() for log_record in caplog.records)
 
 
 def test_url_of_another_scheme_is_refused_and_not_shown() -> None:
@@ -96,7 +98,7 @@ def test_url_of_another_scheme_is_refused_and_not_shown() -> None:
 def test_failed_run_is_sent_and_the_url_is_not_logged(server: Server, tmp_path: Path) -> None:
     """SEC5: the whole URL is a secret setting; the result of actions is part of the document."""
     report = tmp_path / "report.json"
-    done = run(
+    process = run(
         tmp_path,
         LOAD + b"no message\n",
         webhook=f"{server.url}/hook/{TOKEN}",
@@ -105,25 +107,25 @@ def test_failed_run_is_sent_and_the_url_is_not_logged(server: Server, tmp_path: 
         format="delta",
         small_batches="delta-rs",
     )
-    assert done.returncode == 1
+    assert process.returncode == 1
     sent = server.asked[0].json
     assert sent["outcome"] == "not complete"
     assert "no message" in sent["error"]
     assert sent["streams"]["a"]["written"] == 2
     assert "exit code 4" in sent["after_load"][0]["error"]
-    assert TOKEN.encode() not in done.stderr + report.read_bytes()
+    assert TOKEN.encode() not in process.stderr + report.read_bytes()
     assert TOKEN not in json.dumps(sent)
 
 
 @pytest.mark.thorough
 def test_unreachable_webhook_does_not_change_the_exit_code(tmp_path: Path) -> None:
-    done = run(
+    process = run(
         tmp_path,
         LOAD,
         webhook=f"http://127.0.0.1:1/{TOKEN}",
         format="delta",
         small_batches="delta-rs",
     )
-    assert done.returncode == 0
-    assert b"The webhook at 127.0.0.1 did not get the outcome" in done.stderr
-    assert TOKEN.encode() not in done.stderr
+    assert process.returncode == 0
+    assert b"The webhook at 127.0.0.1 did not get the outcome" in process.stderr
+    assert TOKEN.encode() not in process.stderr

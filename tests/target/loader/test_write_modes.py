@@ -52,7 +52,7 @@ def deletion(stream: str, **values: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("flush_rows", [3, 100])
 def test_rows_and_deletions_are_applied_in_order(table: Warehouse, flush_rows: int) -> None:
-    described = [schema(stream, ID_AND_NAME, "id") for stream in ("soft", "hard")]
+    schema_message = [schema(stream, ID_AND_NAME, "id") for stream in ("soft", "hard")]
     steps = [
         (record, {"id": 1, "name": "again"}),
         (deletion, {"id": 2}),
@@ -65,9 +65,9 @@ def test_rows_and_deletions_are_applied_in_order(table: Warehouse, flush_rows: i
     streams = {"hard": {"hard_delete": True}}
     for stream in ("soft", "hard"):
         before = [record(stream, id=2, name="two"), record(stream, id=1, name="one")]
-        table.load(*described, *before, deletion(stream, id=1), streams=streams)
+        table.load(*schema_message, *before, deletion(stream, id=1), streams=streams)
     table.load(
-        *described,
+        *schema_message,
         *(make(stream, **values) for make, values in steps for stream in ("soft", "hard")),
         streams=streams,
         flush_rows=flush_rows,
@@ -77,7 +77,7 @@ def test_rows_and_deletions_are_applied_in_order(table: Warehouse, flush_rows: i
         (4, "back", None),
     ]
     soft = table.rows("soft", "id", "name", "_sdc_deleted_at")
-    assert [(id_, name, at is None) for id_, name, at in soft] == [
+    assert [(id_, name, deleted_at is None) for id_, name, deleted_at in soft] == [
         (1, "again", True),
         (2, "two", False),
         (3, "born", False),
@@ -87,12 +87,12 @@ def test_rows_and_deletions_are_applied_in_order(table: Warehouse, flush_rows: i
 
 
 def test_row_sent_after_its_deletion_is_not_marked(table: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
-    table.load(described, record("a", id=1, name="one"), record("a", id=2, name="two"))
-    table.load(described, deletion("a", id=1), deletion("a", id=2))
-    table.load(described, record("a", id=1, name="back"))
+    schema_message = schema("a", ID_AND_NAME, "id")
+    table.load(schema_message, record("a", id=1, name="one"), record("a", id=2, name="two"))
+    table.load(schema_message, deletion("a", id=1), deletion("a", id=2))
+    table.load(schema_message, record("a", id=1, name="back"))
     rows = table.rows("a", "id", "name", "_sdc_deleted_at")
-    assert [(id_, name, at is None) for id_, name, at in rows] == [
+    assert [(id_, name, deleted_at is None) for id_, name, deleted_at in rows] == [
         (1, "back", True),
         (2, "two", False),
     ]
@@ -100,15 +100,17 @@ def test_row_sent_after_its_deletion_is_not_marked(table: Warehouse) -> None:
 
 def test_overwrite_omits_deleted_rows_and_append_keeps_them(delta: Warehouse) -> None:
     steps = [record("a", id=1), record("a", id=2), deletion("a", id=1), state(1)]
-    described = schema("a", ID, "id")
-    delta.load(described, *steps, write_mode="overwrite", hard_delete=True)
+    schema_message = schema("a", ID, "id")
+    delta.load(schema_message, *steps, write_mode="overwrite", hard_delete=True)
     assert delta.rows("a", "id") == [(2,)]
-    delta.load(described, *steps, write_mode="overwrite")
-    assert [(id_, at is None) for id_, at in delta.rows("a", "id", "_sdc_deleted_at")] == [
+    delta.load(schema_message, *steps, write_mode="overwrite")
+    assert [
+        (id_, deleted_at is None) for id_, deleted_at in delta.rows("a", "id", "_sdc_deleted_at")
+    ] == [
         (1, False),
         (2, True),
     ]
-    delta.load(described, *steps, write_mode="append", hard_delete=True)
+    delta.load(schema_message, *steps, write_mode="append", hard_delete=True)
     assert delta.rows("a", "id") == [(1,), (1,), (1,), (2,), (2,)]
 
 
@@ -153,14 +155,14 @@ def test_overwrite_adds_the_columns_of_all_of_its_schemas_to_an_existing_table(
 
 
 def test_report_contains_the_statistics_of_the_commits(table: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
-    table.load(described, *(record("a", id=n, name="x") for n in range(10)))
+    schema_message = schema("a", ID_AND_NAME, "id")
+    table.load(schema_message, *(record("a", id=n, name="x") for n in range(10)))
     counts = table.counts("a")
     assert (counts["inserted"], counts["updated"], counts["deleted"]) == (10, 0, 0)
     assert counts["files"] >= 1
     assert counts["table_bytes"] > 0
     table.load(
-        described,
+        schema_message,
         *(record("a", id=n, name="y") for n in range(8, 12)),
         deletion("a", id=0),
         hard_delete=True,
@@ -171,9 +173,11 @@ def test_report_contains_the_statistics_of_the_commits(table: Warehouse) -> None
 
 
 def test_first_rows_of_an_empty_table_are_appended(delta: Warehouse) -> None:
-    described = schema("a", ID, "id")
-    delta.load(described, schema("b", ID), record("b", id=1))  # makes the table a, without rows
-    delta.load(described, record("a", id=1), record("a", id=1), record("a", id=2))
+    schema_message = schema("a", ID, "id")
+    delta.load(
+        schema_message, schema("b", ID), record("b", id=1)
+    )  # makes the table a, without rows
+    delta.load(schema_message, record("a", id=1), record("a", id=1), record("a", id=2))
     assert delta.rows("a") == [(1,), (2,)]
     log = sorted((delta.folder / "a" / "_delta_log").glob("*.json"))
     operations = [json.loads(file.read_text().splitlines()[0])["commitInfo"] for file in log]
@@ -207,11 +211,11 @@ class Message:
     def sent(self, stream: str, later: int, version: int) -> dict[str, Any]:
         when = (START + timedelta(microseconds=self.at + later)).isoformat()
         if self.deletes:
-            made = record(stream, id=self.id, _sdc_deleted_at=when)
+            message = record(stream, id=self.id, _sdc_deleted_at=when)
         else:
-            made = record(stream, id=self.id, v=self.v, more=self.more)
+            message = record(stream, id=self.id, v=self.v, more=self.more)
         versions = {"version": version} if stream in VERSIONED else {}
-        return {**made, "time_extracted": when, **versions}
+        return {**message, "time_extracted": when, **versions}
 
 
 @dataclass(frozen=True)
@@ -227,8 +231,8 @@ class Attempt:
 class Period:
     """One version of a row: its values, begin and end, and whether a deletion ended it."""
 
-    held: tuple[Any, ...]
-    begun: int
+    values: tuple[Any, ...]
+    started: int
     ended: int | None = None
     deleted: bool = False
     mark: int | None = None
@@ -256,7 +260,7 @@ class Model:
             events = [(m, later) for m, later in batch if m.id == id_]
             periods = self.periods.setdefault(id_, [])
             for event in self._new(events, periods):
-                self._happened(periods, *event)
+                self._apply(periods, *event)
 
     def _new(
         self, events: list[tuple[Message, int]], periods: list[Period]
@@ -264,11 +268,12 @@ class Model:
         """Return the messages without repeated ones and earlier ones that are not newer."""
         if not periods:
             return events
-        current, since = _current(periods), _changed(periods)
-        standing = current.held if current else None
+        current, since = _current(periods), _changed_at(periods)
+        standing = current.values if current else None
         older = [self._is_older(message, message.at + later, periods) for message, later in events]
         same = [
-            _held(message) == standing and message.at + later <= since for message, later in events
+            _message_values(message) == standing and message.at + later <= since
+            for message, later in events
         ]
         last = max((n for n in range(len(events)) if older[n] or same[n]), default=-1)
         return [
@@ -277,33 +282,36 @@ class Model:
             if not older[n] and (n >= last or message.at + later > since)
         ]
 
-    def _is_older(self, message: Message, at: int, periods: list[Period]) -> bool:
+    def _is_older(self, message: Message, time_sent: int, periods: list[Period]) -> bool:
         """Return True if a record is a step of its key that others followed."""
         if message.deletes:
             ends = (p.ended for p in periods if p.deleted or self.hard)
             times = [ended for ended in ends if ended is not None]
-            if _current(periods) and any(p.mark == at for p in periods):
+            if _current(periods) and any(p.mark == time_sent for p in periods):
                 return True
         else:
-            times = [p.begun for p in periods if p.held == _held(message)]
-        return any(at <= time <= at + 1000 for time in times) and at < _changed(periods) - 1000
+            times = [p.started for p in periods if p.values == _message_values(message)]
+        return (
+            any(time_sent <= time <= time_sent + 1000 for time in times)
+            and time_sent < _changed_at(periods) - 1000
+        )
 
-    def _happened(self, periods: list[Period], message: Message, later: int) -> None:
+    def _apply(self, periods: list[Period], message: Message, later: int) -> None:
         current = _current(periods)
-        held = _held(message)
-        if held == (current.held if current else None):
+        values = _message_values(message)
+        if values == (current.values if current else None):
             return
-        at = message.at + later
+        changed_at = message.at + later
         if periods:
-            at = max(at, _changed(periods) + 1)
+            changed_at = max(changed_at, _changed_at(periods) + 1)
         if current:
-            current.ended, current.deleted = at, message.deletes and not self.hard
+            current.ended, current.deleted = changed_at, message.deletes and not self.hard
             current.mark = message.at + later if current.deleted else None
-        if held is not None:
-            periods.append(Period(held, at))
+        if values is not None:
+            periods.append(Period(values, changed_at))
 
 
-def _held(message: Message) -> tuple[Any, ...] | None:
+def _message_values(message: Message) -> tuple[Any, ...] | None:
     return None if message.deletes else (message.v, message.more)
 
 
@@ -311,15 +319,15 @@ def _current(periods: list[Period]) -> Period | None:
     return periods[-1] if periods and periods[-1].ended is None else None
 
 
-def _changed(periods: list[Period]) -> int:
+def _changed_at(periods: list[Period]) -> int:
     """Return the time of a key's last change."""
-    return max(periods[-1].begun, periods[-1].ended or 0)
+    return max(periods[-1].started, periods[-1].ended or 0)
 
 
 STREAMS: dict[str, dict[str, Any]] = {
     "soft": {},
     "hard": {"hard_delete": True},
-    "whole": {"write_mode": "overwrite"},
+    "overwritten": {"write_mode": "overwrite"},
     "history": {"write_mode": "scd2"},
     "history_hard": {"write_mode": "scd2", "hard_delete": True},
 }
@@ -331,15 +339,15 @@ GROWN = {**PROPERTIES, "more": {"type": ["null", "integer"]}}
 
 def messages(chance: random.Random) -> list[Message]:
     """Return random records of many keys; times repeat, jump ahead and sometimes go back."""
-    made, at = [], 1_000_000
+    sequence, micros = [], 1_000_000
     grows_at = chance.randrange(COUNT // 2)
-    for place in range(COUNT):
-        at += chance.choice([0, 0, 1, 1, 2, 1000, 1_000_000, -3])
+    for index in range(COUNT):
+        micros += chance.choice([0, 0, 1, 1, 2, 1000, 1_000_000, -3])
         deletes = chance.random() < 0.2
-        more = chance.choice([None, None, 7]) if place >= grows_at and not deletes else None
+        more = chance.choice([None, None, 7]) if index >= grows_at and not deletes else None
         value = None if deletes else chance.choice([None, 1, 2])
-        made.append(Message(chance.randrange(KEYS), value, at, deletes, more))
-    return made
+        sequence.append(Message(chance.randrange(KEYS), value, micros, deletes, more))
+    return sequence
 
 
 def attempts(chance: random.Random, count: int, flush_rows: int) -> Iterator[Attempt]:
@@ -348,8 +356,8 @@ def attempts(chance: random.Random, count: int, flush_rows: int) -> Iterator[Att
     for _ in range(2):
         last = min(count - 10, first + chance.randrange(count // 5, count // 2))
         yield Attempt(first, last, later)
-        committed = first + (last - first) // flush_rows * flush_rows
-        first = chance.randrange(max(first, committed - count // 10), committed + 1)
+        apply_batch = first + (last - first) // flush_rows * flush_rows
+        first = chance.randrange(max(first, apply_batch - count // 10), apply_batch + 1)
         later += chance.choice([0, 3_600_000_000])
     yield Attempt(first, count, later)
 
@@ -379,32 +387,36 @@ def run_into(
     spool.close()
 
 
-def expected(sent: Sequence[Message], runs: Sequence[Attempt], flush_rows: int) -> dict[str, Model]:
-    models = {stream: Model(bool(asked.get("hard_delete"))) for stream, asked in STREAMS.items()}
+def expected_models(
+    sent: Sequence[Message], runs: Sequence[Attempt], flush_rows: int
+) -> dict[str, Model]:
+    models = {
+        stream: Model(bool(options.get("hard_delete"))) for stream, options in STREAMS.items()
+    }
     for run in runs:
         final = run is runs[-1]
         read = [(message, run.later) for message in sent[run.first : run.last]]
         batches = [read[n : n + flush_rows] for n in range(0, len(read), flush_rows)]
         for batch in batches:
             if len(batch) == flush_rows or final:  # otherwise the batch was lost with the run
-                committed(models, batch, final=final)
+                apply_batch(models, batch, final=final)
     # Keys that the last run did not send are of another version.
-    seen = {message.id for message in sent[runs[-1].first :]}
+    sent_ids = {message.id for message in sent[runs[-1].first :]}
     hard = models["hard"]
-    hard.rows = {id_: row for id_, row in hard.rows.items() if id_ in seen}
+    hard.rows = {id_: row for id_, row in hard.rows.items() if id_ in sent_ids}
     for id_, periods in models["history_hard"].periods.items():
         current = _current(periods)
-        if current and id_ not in seen:
+        if current and id_ not in sent_ids:
             current.ended = -1
     return models
 
 
-def committed(
+def apply_batch(
     models: Mapping[str, Model], batch: Sequence[tuple[Message, int]], *, final: bool
 ) -> None:
     for stream in ("history", "history_hard"):
         models[stream].history(batch)
-    for stream in ("soft", "hard", *(["whole"] if final else [])):
+    for stream in ("soft", "hard", *(["overwritten"] if final else [])):
         for message, _ in batch:
             models[stream].upsert(message)
 
@@ -419,25 +431,25 @@ def test_each_mode_agrees_with_its_model_for_any_batch_boundaries(
     runs = list(attempts(chance, len(sent), flush_rows))
     for attempt in runs:
         run_into(delta, sent, attempt, flush_rows)
-    models = expected(sent, runs, flush_rows)
-    for stream in ("soft", "hard", "whole"):
-        found = delta.rows(stream, "id", "v", "more", "_sdc_deleted_at")
-        assert {row[0]: (*row[1:3], row[3] is not None) for row in found} == models[stream].rows
-        assert len(found) == len(models[stream].rows)
+    models = expected_models(sent, runs, flush_rows)
+    for stream in ("soft", "hard", "overwritten"):
+        rows = delta.rows(stream, "id", "v", "more", "_sdc_deleted_at")
+        assert {row[0]: (*row[1:3], row[3] is not None) for row in rows} == models[stream].rows
+        assert len(rows) == len(models[stream].rows)
     for stream in ("history", "history_hard"):
-        assert periods_in(delta, stream) == read_periods(models[stream])
+        assert read_table_periods(delta, stream) == read_model_periods(models[stream])
 
 
-def read_periods(model: Model) -> dict[int, list[Any]]:
+def read_model_periods(model: Model) -> dict[int, list[Any]]:
     return {
-        id_: [(p.held, p.begun, p.ended, p.deleted) for p in periods]
+        id_: [(p.values, p.started, p.ended, p.deleted) for p in periods]
         for id_, periods in model.periods.items()
         if periods
     }
 
 
-def periods_in(warehouse: Warehouse, stream: str) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = {}
+def read_table_periods(warehouse: Warehouse, stream: str) -> dict[int, list[Any]]:
+    periods: dict[int, list[Any]] = {}
     frame = warehouse.read(stream).selectExpr(
         "id",
         "v",
@@ -448,25 +460,25 @@ def periods_in(warehouse: Warehouse, stream: str) -> dict[int, list[Any]]:
         "_sdc_deleted_at IS NOT NULL",
     )
     zero = (START - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
-    for id_, v, more, begun, ended, current, deleted in sorted(
+    for id_, v, more, started, ended, current, deleted in sorted(
         frame.collect(), key=lambda row: row[:1] + row[3:4]
     ):
         assert current is (ended is None)
         until = None if ended is None else ended - zero
         if until is not None and until > 10**14:
             until = -1  # the time of a deletion
-        found.setdefault(id_, []).append(((v, more), begun - zero, until, deleted))
-    return found
+        periods.setdefault(id_, []).append(((v, more), started - zero, until, deleted))
+    return periods
 
 
 def test_unchanged_row_of_the_activated_version_is_kept(delta: Warehouse) -> None:
     """The row keeps the version with which it was written, unless that version is replaced."""
-    described, scd2 = schema("a", ID_AND_NAME, "id"), {"write_mode": "scd2"}
+    schema_message, scd2 = schema("a", ID_AND_NAME, "id"), {"write_mode": "scd2"}
     for version in (1, 2):
         rows = [versioned("a", version, id=n, name="x") for n in range(version, 4)]
-        delta.load(described, *rows, activate("a", version), **scd2)
-    found = delta.rows("a", "id", "_sdc_table_version", "_sdc_is_current")
-    assert found == [(1, 1, False), (2, 2, True), (3, 2, True)]
+        delta.load(schema_message, *rows, activate("a", version), **scd2)
+    versions = delta.rows("a", "id", "_sdc_table_version", "_sdc_is_current")
+    assert versions == [(1, 1, False), (2, 2, True), (3, 2, True)]
 
 
 REGIONS = {**ID_AND_NAME, "region": {"type": ["null", "string"]}}

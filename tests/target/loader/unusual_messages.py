@@ -22,14 +22,14 @@ ID_AND_TEXT = {**ID, "text": TEXT}
 class Case:
     """Lines of one stream, and the expected rows of its table.
 
-    ``columns`` are compared (all, if none); ``aside`` is the number of rows in its quarantine.
+    ``columns`` are compared (all, if none); ``quarantined`` is the number of quarantined rows.
     """
 
     stream: str
     lines: tuple[Any, ...]
     rows: list[tuple[Any, ...]]
     columns: tuple[str, ...] = ()
-    aside: int = 0
+    quarantined: int = 0
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -43,14 +43,14 @@ def _encoded(case: Case) -> Iterator[bytes]:
         yield line if isinstance(line, bytes) else json.dumps(line).encode()
 
 
-def schema(stream: str, properties: Any, *keys: str, **more: Any) -> dict[str, Any]:
-    described = {"type": "object", "properties": properties}
-    message = {"type": "SCHEMA", "stream": stream, "schema": described, "key_properties": keys}
-    return {**message, **more}
+def schema(stream: str, properties: Any, *keys: str, **fields: Any) -> dict[str, Any]:
+    json_schema = {"type": "object", "properties": properties}
+    message = {"type": "SCHEMA", "stream": stream, "schema": json_schema, "key_properties": keys}
+    return {**message, **fields}
 
 
-def record(stream: str, values: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "RECORD", "stream": stream, "record": values, **more}
+def record(stream: str, values: Any, **fields: Any) -> dict[str, Any]:
+    return {"type": "RECORD", "stream": stream, "record": values, **fields}
 
 
 def raw(stream: str, body: str) -> bytes:
@@ -62,10 +62,10 @@ def _nested(levels: int) -> str:
 
 
 def _nested_schema(levels: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": "integer"}
+    nested: dict[str, Any] = {"type": "integer"}
     for _ in range(levels):
-        found = {"type": "object", "properties": {"a": found}}
-    return found
+        nested = {"type": "object", "properties": {"a": nested}}
+    return nested
 
 
 def _schemas() -> Iterator[Case]:
@@ -85,7 +85,7 @@ def _schemas() -> Iterator[Case]:
             record("lost_keys", {"id": None, "text": "no key"}),
         ),
         [(1, None)],
-        aside=2,
+        quarantined=2,
     )
     empty = {"type": "SCHEMA", "stream": "empty", "schema": {}, "key_properties": []}
     yield Case("empty", (empty, record("empty", {"id": 1})), [('{"id": 1}',)])
@@ -107,11 +107,11 @@ def _schemas() -> Iterator[Case]:
             ("a", "1", r'{"record":1,"_id":"a","n":"\u00e9"}'),
         ],
         ("_id", "record", "record_2"),
-        aside=2,
+        quarantined=2,
     )
     none = {"type": "SCHEMA", "stream": "propertyless", "schema": {"type": "object"}}
     yield Case("propertyless", (none, record("propertyless", {"id": 1})), [('{"id": 1}',)])
-    odd = {
+    properties = {
         **ID,
         "never": {"type": "null"},
         "order": {"type": ["integer", "null", "string"]},
@@ -125,7 +125,7 @@ def _schemas() -> Iterator[Case]:
     yield Case(
         "odd_types",
         (
-            schema("odd_types", odd),
+            schema("odd_types", properties),
             record("odd_types", {"id": 1}),
             raw(
                 "odd_types",
@@ -137,7 +137,7 @@ def _schemas() -> Iterator[Case]:
             (1, None, None, None, None, None, None, None, None),
             (2, None, "3", True, "[1.50]", '{"a":1}', "x", "1.0", "y"),
         ],
-        tuple(odd),
+        tuple(properties),
     )
     definitions = {
         "node": {
@@ -145,11 +145,11 @@ def _schemas() -> Iterator[Case]:
             "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/definitions/node"}},
         }
     }
-    described = {"properties": {**ID, "n": {"$ref": "#/definitions/node"}}}
+    json_schema = {"properties": {**ID, "n": {"$ref": "#/definitions/node"}}}
     circle = {
         "type": "SCHEMA",
         "stream": "circle",
-        "schema": {**described, "definitions": definitions},
+        "schema": {**json_schema, "definitions": definitions},
     }
     yield Case(
         "circle", (circle, raw("circle", '{"id":1,"n":{"v":1,"next":{"v":2}}}')), [(1,)], ("id",)
@@ -204,7 +204,7 @@ def _values() -> Iterator[Case]:
             raw("halves", r'{"id":4,"text":"\\ud83d"}'),
         ),
         [(1, "😀"), (4, r"\ud83d")],
-        aside=2,
+        quarantined=2,
     )
     numbers = {
         "id": {"type": "integer"},
@@ -225,7 +225,7 @@ def _values() -> Iterator[Case]:
         ),
         [(-(2**63), "100.00"), (2**63 - 1, "12.50")],
         ("id", "CAST(price AS STRING)"),
-        aside=5,
+        quarantined=5,
     )
     yield Case(
         "nan",
@@ -256,7 +256,7 @@ def _values() -> Iterator[Case]:
             (3, "2024-01-31 11:30:00.5", None),
         ],
         ("id", "CAST(at AS STRING)", "CAST(day AS STRING)"),
-        aside=2,
+        quarantined=2,
     )
     large = "x" * 3_000_000
     yield Case(
@@ -291,7 +291,7 @@ def _values() -> Iterator[Case]:
         ),
         [(_nested(69),)],
         ("tree" + ".a" * 51,),
-        aside=1,
+        quarantined=1,
     )
     yield Case(
         "same_key_twice",
@@ -323,7 +323,7 @@ def _values() -> Iterator[Case]:
             record("wrong_kinds", {"id": 3.0, "text": 4}),
         ),
         [(2, '{"a": 1}', None), (3, "4", None)],
-        aside=3,
+        quarantined=3,
     )
 
 
