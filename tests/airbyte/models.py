@@ -26,7 +26,7 @@ def model_faults(output: bytes) -> list[str]:
     """Return the validation errors of the models, each with its line."""
     if not output:
         return []
-    done = subprocess.run(
+    result = subprocess.run(
         [str(MODELS), str(PROGRAMS / "validate.py")],
         input=output,
         capture_output=True,
@@ -36,5 +36,5 @@ def model_faults(output: bytes) -> list[str]:
     lines = output.split(b"\n")
     return [
         f"{', '.join(fault['faults'])}: {lines[fault['line']][:300]!r}"
-        for fault in map(json.loads, done.stdout.splitlines())
+        for fault in map(json.loads, result.stdout.splitlines())
     ]

@@ -16,7 +16,7 @@ import pytest
 from tests.airbyte.running import PROGRAMS, environment
 from tests.peers import missing_reason, peer_python
 
-__all__ = ["ask_pyairbyte", "executable", "needs_pyairbyte"]
+__all__ = ["ask_pyairbyte", "needs_pyairbyte", "write_executable"]
 
 PYAIRBYTE = peer_python("pyairbyte")
 
@@ -24,18 +24,18 @@ needs_pyairbyte = pytest.mark.skipif(PYAIRBYTE is None, reason=missing_reason("p
 """Skip a test that runs PyAirbyte if the peer is not installed."""
 
 
-def executable(path: Path, program: Sequence[str]) -> str:
+def write_executable(path: Path, program: Sequence[str]) -> str:
     """Write a command as one executable, like the script of an installed package."""
-    words = " ".join(f"'{word}'" for word in program)
-    path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    command = " ".join(f"'{word}'" for word in program)
+    path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     path.chmod(0o755)
     return str(path)
 
 
-def ask_pyairbyte(folder: Path, **asked: Any) -> dict[str, Any]:
+def ask_pyairbyte(folder: Path, **request: Any) -> dict[str, Any]:
     """Run PyAirbyte with a request; return its answer."""
-    done = subprocess.run(
-        [str(PYAIRBYTE), str(PROGRAMS / "pyairbyte_client.py"), json.dumps(asked)],
+    result = subprocess.run(
+        [str(PYAIRBYTE), str(PROGRAMS / "pyairbyte_client.py"), json.dumps(request)],
         cwd=folder,
         env=environment(
             AIRBYTE_OFFLINE_MODE="1",
@@ -49,6 +49,6 @@ def ask_pyairbyte(folder: Path, **asked: Any) -> dict[str, Any]:
         timeout=500,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-5000:]
+    answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     return answer

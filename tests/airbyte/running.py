@@ -43,8 +43,7 @@ class Run:
         return [message[body] for message in self.messages if message["type"] == kind]
 
     def records(self, stream: str) -> list[dict[str, Any]]:
-        found = self.of_type("RECORD")
-        return [record["data"] for record in found if record["stream"] == stream]
+        return [record["data"] for record in self.of_type("RECORD") if record["stream"] == stream]
 
     def traces(self, kind: str) -> list[Any]:
         return [trace[kind.lower()] for trace in self.of_type("TRACE") if trace["type"] == kind]
@@ -60,14 +59,14 @@ class Run:
         return {stream["stream_descriptor"]["name"]: stream["stream_state"] for stream in streams}
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(**variables: str) -> dict[str, str]:
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_", "PYTEST"))}
-    return {**keep, "PYTHONPATH": str(ROOT), **more}
+    return {**keep, "PYTHONPATH": str(ROOT), **variables}
 
 
 def airbyte(
     program: Sequence[str],
-    word: str,
+    command: str,
     folder: Path,
     *,
     feed: bytes = b"",
@@ -80,8 +79,8 @@ def airbyte(
         path = folder / f"{name}.json"
         path.write_text(content if name in (text or {}) else json.dumps(content), "utf-8")
         arguments += [f"--{name}", str(path)]
-    done = subprocess.run(
-        [*program, word, *arguments],
+    result = subprocess.run(
+        [*program, command, *arguments],
         input=feed,
         cwd=folder,
         env=environment(),
@@ -89,22 +88,29 @@ def airbyte(
         timeout=300,
         check=False,
     )
-    return Run(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+    return Run(result.returncode, result.stdout, result.stderr.decode(errors="replace"))
 
 
 def configured(
-    catalog: Mapping[str, Any], names: Iterable[str] = (), mode: str = "incremental", **more: Any
+    catalog: Mapping[str, Any],
+    names: Iterable[str] = (),
+    mode: str = "incremental",
+    **overrides: Any,
 ) -> dict[str, Any]:
     """Return a configured catalog of a discovered one.
 
     ``mode`` is the sync mode of the streams that support it.
     """
-    chosen = set(names)
-    streams = [stream for stream in catalog["streams"] if not chosen or stream["name"] in chosen]
-    return {"streams": [_configured(stream, mode, more) for stream in streams]}
+    selected = set(names)
+    streams = [
+        stream for stream in catalog["streams"] if not selected or stream["name"] in selected
+    ]
+    return {"streams": [_configured(stream, mode, overrides) for stream in streams]}
 
 
-def _configured(stream: Mapping[str, Any], mode: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def _configured(
+    stream: Mapping[str, Any], mode: str, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
     keys = stream.get("source_defined_primary_key") or []
     modes = stream["supported_sync_modes"]
     return {
@@ -113,5 +119,5 @@ def _configured(stream: Mapping[str, Any], mode: str, more: Mapping[str, Any]) -
         "cursor_field": stream.get("default_cursor_field") or [],
         "destination_sync_mode": "append_dedup" if keys else "append",
         "primary_key": keys,
-        **more,
+        **overrides,
     }

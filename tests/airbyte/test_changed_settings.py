@@ -66,8 +66,8 @@ def test_control_message_has_all_settings_after_the_previous_records(
     assert control["type"] == "CONNECTOR_CONFIG"
     config = control["connectorConfig"]["config"]
     assert config == {"session_key": SECRET, "url": "u", "page": 7}
-    others = [line for line in output.splitlines() if b'"CONTROL"' not in line]
-    assert SECRET.encode() not in b"".join(others)
+    other_lines = [line for line in output.splitlines() if b'"CONTROL"' not in line]
+    assert SECRET.encode() not in b"".join(other_lines)
 
 
 def test_singer_run_warns_of_changed_settings(
@@ -77,8 +77,8 @@ def test_singer_run_warns_of_changed_settings(
     config.write_text('{"session_key": "old"}')
     TapKeys.cli(["--config", str(config)], standalone_mode=False)
     out, log = capfd.readouterr()
-    records = [json.loads(line) for line in out.splitlines() if '"RECORD"' in line]
-    assert [one["record"]["key"] for one in records] == ["first", "7"]
+    messages = [json.loads(line) for line in out.splitlines() if '"RECORD"' in line]
+    assert [message["record"]["key"] for message in messages] == ["first", "7"]
     assert "The tap has changed 'session_key', 'page': the next run needs" in log
     assert SECRET not in log + out
     assert "CONTROL" not in out

@@ -42,12 +42,12 @@ WHOLE = {
 }
 
 
-def parsed(*entries: Any) -> ConfiguredCatalog:
+def parse(*entries: Any) -> ConfiguredCatalog:
     return parse_configured_catalog(json.dumps({"streams": entries}), "cat.json")
 
 
 def parse_one(entry: Any) -> ConfiguredStream:
-    [stream] = parsed(entry).streams
+    [stream] = parse(entry).streams
     return stream
 
 
@@ -93,16 +93,16 @@ def test_discovered_catalog_is_read_as_full_refresh_append() -> None:
     plain = {"streams": [STREAM], "newer": 1}
     message = {"type": "CATALOG", "catalog": plain}
     lines = "\n".join(map(json.dumps, ({"type": "LOG", "log": "a CATALOG"}, ["CATALOG"], message)))
-    wanted = parse_configured_catalog(json.dumps(plain), "f")
-    assert [stream.sync_mode for stream in wanted.streams] == ["full_refresh"]
-    assert [stream.destination_sync_mode for stream in wanted.streams] == ["append"]
+    catalog = parse_configured_catalog(json.dumps(plain), "f")
+    assert [stream.sync_mode for stream in catalog.streams] == ["full_refresh"]
+    assert [stream.destination_sync_mode for stream in catalog.streams] == ["append"]
     for text in (json.dumps(message), lines, lines.encode(), "\ufeff" + json.dumps(plain) + "\n\0"):
-        assert parse_configured_catalog(text, "f") == wanted
+        assert parse_configured_catalog(text, "f") == catalog
 
 
 def test_older_field_names_are_accepted() -> None:
     """`schema` instead of `load_schema`, upper-case modes, and paths as single names."""
-    found = parse_one(
+    stream = parse_one(
         {
             "stream": {"name": "users", "schema": SCHEMA},
             "sync_mode": "INCREMENTAL",
@@ -111,16 +111,16 @@ def test_older_field_names_are_accepted() -> None:
             "primary_key": ["id", "code"],
         }
     )
-    assert found.json_schema == SCHEMA
-    assert (found.sync_mode, found.destination_sync_mode) == ("incremental", "append")
-    assert found.cursor_field == ("at",)
-    assert found.primary_key == (("id",), ("code",))
+    assert stream.json_schema == SCHEMA
+    assert (stream.sync_mode, stream.destination_sync_mode) == ("incremental", "append")
+    assert stream.cursor_field == ("at",)
+    assert stream.primary_key == (("id",), ("code",))
 
 
 def test_primary_key_defaults_to_that_of_the_source() -> None:
     """CF1."""
-    given = {name: value for name, value in WHOLE.items() if name != "primary_key"}
-    assert parse_one(given).primary_key == (("id",), ("place", "code"))
+    entry = {name: value for name, value in WHOLE.items() if name != "primary_key"}
+    assert parse_one(entry).primary_key == (("id",), ("place", "code"))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_names_may_be_any_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("", "this is not JSON: it is empty"),
         ("nope", "this is not JSON"),
@@ -174,15 +174,15 @@ def test_names_may_be_any_text() -> None:
         ),
     ],
 )
-def test_invalid_catalog_is_refused(text, words) -> None:
+def test_invalid_catalog_is_refused(text, expected) -> None:
     """RD9: the error has the name of the file and the location in it."""
     message = error_message(text)
     assert message.startswith("Catalog 'cat.json': ")
-    assert words in message
+    assert expected in message
 
 
 @pytest.mark.parametrize(
-    ("change", "place"),
+    ("change", "location"),
     [
         ({"sync_mode": "INVALID"}, "sync_mode: 'INVALID' is not a sync mode"),
         ({"sync_mode": ""}, "sync_mode: '' is not a sync mode"),
@@ -201,14 +201,14 @@ def test_invalid_catalog_is_refused(text, words) -> None:
         ({"stream": {**STREAM, "source_defined_cursor": "yes"}}, "source_defined_cursor"),
     ],
 )
-def test_error_of_a_stream_names_the_stream(change, place) -> None:
+def test_error_of_a_stream_names_the_stream(change, location) -> None:
     """RD9: next to its location in the catalog."""
     message = error_message(
         json.dumps({"streams": [{"stream": {"name": "x"}}, {**WHOLE, **change}]})
     )
     assert "streams[1]" in message
     assert "('users')" in message
-    assert place in message
+    assert location in message
 
 
 WORDS = ("streams", "stream", "name", "json_schema", "schema", "type", "catalog", "CATALOG")
@@ -255,9 +255,9 @@ PATHS = st.lists(st.text(), max_size=3)
     primary_key=st.lists(PATHS.filter(bool), max_size=3),
     generation_id=st.none() | st.integers(0, 2**63),
 )
-def test_configured_values_round_trip(name, namespace, **more) -> None:
-    [found] = parsed({"stream": {"name": name, "namespace": namespace}, **more}).streams
-    assert found.id == StreamId(name, namespace)
-    assert list(found.cursor_field) == more["cursor_field"]
-    assert [list(path) for path in found.primary_key] == more["primary_key"]
-    assert found.generation_id == more["generation_id"]
+def test_configured_values_round_trip(name, namespace, **fields) -> None:
+    [stream] = parse({"stream": {"name": name, "namespace": namespace}, **fields}).streams
+    assert stream.id == StreamId(name, namespace)
+    assert list(stream.cursor_field) == fields["cursor_field"]
+    assert [list(path) for path in stream.primary_key] == fields["primary_key"]
+    assert stream.generation_id == fields["generation_id"]

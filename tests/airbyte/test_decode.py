@@ -49,17 +49,17 @@ def lines(*messages: object) -> bytes:
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 
-def record(stream: str = "a", data: object = None, **more: object) -> dict[str, object]:
+def record(stream: str = "a", data: object = None, **fields: object) -> dict[str, object]:
     body = {"stream": stream, "data": {} if data is None else data, "emitted_at": NOON_MS}
-    return {"type": "RECORD", "record": {**body, **more}}
+    return {"type": "RECORD", "record": {**body, **fields}}
 
 
 def state(**body: object) -> dict[str, object]:
     return {"type": "STATE", "state": body}
 
 
-def status(stream: str, word: str, **more: object) -> dict[str, object]:
-    fields = {"stream_descriptor": {"name": stream, **more}, "status": word}
+def status(stream: str, word: str, **descriptor: object) -> dict[str, object]:
+    fields = {"stream_descriptor": {"name": stream, **descriptor}, "status": word}
     return {
         "type": "TRACE",
         "trace": {"type": "STREAM_STATUS", "emitted_at": 1.5, "stream_status": fields},
@@ -78,16 +78,16 @@ def completed_streams(events: list[Event]) -> list[StreamId]:
 def test_schemas_of_the_catalog_come_first() -> None:
     decoder = AirbyteReader(EXPECTED)
     events = [*decoder.feed(lines(record())), *decoder.feed(b""), *decoder.close()]
-    described = [event for event in events if isinstance(event, SchemaEvent)]
-    assert events[:3] == described == [each.schema_event for each in EXPECTED]
+    schemas = [event for event in events if isinstance(event, SchemaEvent)]
+    assert events[:3] == schemas == [stream.schema_event for stream in EXPECTED]
 
 
 def test_record_keeps_its_bytes_time_generation_and_meta() -> None:
     """Rule RD3: a record has its stream, its namespace, its data and the time it was emitted."""
     body = b'{"type":"RECORD","record":{"stream":"b","data":{ "n": 1.10 },"emitted_at":0}}\n'
     fields = {"changes": [{"field": "x"}]}
-    found = decode(body, lines(record("b", {"n": 2}, meta=fields), record("b", {}, meta=None)))
-    rows = [event for event in found if isinstance(event, Rows)]
+    events = decode(body, lines(record("b", {"n": 2}, meta=fields), record("b", {}, meta=None)))
+    rows = [event for event in events if isinstance(event, Rows)]
     assert rows == [
         Rows(B, [b'{ "n": 1.10 }'], extracted_at=["1970-01-01T00:00:00.000Z"], version=3),
         Rows(
@@ -104,10 +104,10 @@ def test_record_keeps_its_bytes_time_generation_and_meta() -> None:
 def test_chunk_boundaries_of_the_input_do_not_change_the_result(
     messages: list[object], data: st.DataObject
 ):
-    whole = lines(*messages)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
-    blocks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    assert split_chunks(decode(*blocks)) == split_chunks(decode(whole))
+    content = lines(*messages)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=5)))
+    blocks = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+    assert split_chunks(decode(*blocks)) == split_chunks(decode(content))
 
 
 def split_chunks(events: list[Event]) -> list[object]:
@@ -145,16 +145,16 @@ def test_record_whose_emitted_at_is_out_of_range_is_loaded_without_a_time(number
 
 def test_stream_is_identified_by_namespace_and_name() -> None:
     """Rule DI9: streams of one name in two namespaces are two streams."""
-    found = decode(lines(record("a"), record("a", namespace="other"), record("a", namespace=None)))
-    assert [event.stream for event in found if isinstance(event, Rows)] == [A, C, A]
+    events = decode(lines(record("a"), record("a", namespace="other"), record("a", namespace=None)))
+    assert [event.stream for event in events if isinstance(event, Rows)] == [A, C, A]
 
 
 def test_omitted_namespace_matches_the_only_stream_of_the_name() -> None:
     """Sources built on the Airbyte CDK never write it."""
     only = [ExpectedStream(SchemaEvent(C, {}))]
-    found = decode(lines(record("a"), state(**STREAM_A), status("a", "COMPLETE")), expected=only)
-    assert [type(event) for event in found] == [Rows, Checkpoint, StreamStatus]
-    assert {getattr(event, "stream", C) for event in found} == {C}
+    events = decode(lines(record("a"), state(**STREAM_A), status("a", "COMPLETE")), expected=only)
+    assert [type(event) for event in events] == [Rows, Checkpoint, StreamStatus]
+    assert {getattr(event, "stream", C) for event in events} == {C}
     two = [*only, ExpectedStream(SchemaEvent(StreamId("a", "third"), {}))]
     assert not any(isinstance(e, Rows) for e in decode(lines(record("a")), expected=two))
 
@@ -162,9 +162,9 @@ def test_omitted_namespace_matches_the_only_stream_of_the_name() -> None:
 def test_records_of_unknown_streams_are_skipped_and_counted() -> None:
     """Rule D6: streams that are not in the catalog are ignored."""
     decoder = AirbyteReader(EXPECTED)
-    found = list(decoder.feed(lines(record("x"), record("x"), record("a"), record("x"))))
-    found += decoder.close()
-    assert [event.stream for event in found if isinstance(event, Rows)] == [A]
+    events = list(decoder.feed(lines(record("x"), record("x"), record("a"), record("x"))))
+    events += decoder.close()
+    assert [event.stream for event in events if isinstance(event, Rows)] == [A]
     assert list(decoder.iterate_warnings()) == [
         "Skipped records of stream x, which is not in the catalog: 3"
     ]
@@ -172,27 +172,27 @@ def test_records_of_unknown_streams_are_skipped_and_counted() -> None:
 
 def test_records_of_unknown_streams_can_be_an_error() -> None:
     decoder = AirbyteReader(EXPECTED, fails_on_undeclared=True)
-    found = decoder.feed(lines(record("a"), record("x")))
-    assert [type(next(found)) for _ in range(4)] == [SchemaEvent, SchemaEvent, SchemaEvent, Rows]
+    events = decoder.feed(lines(record("a"), record("x")))
+    assert [type(next(events)) for _ in range(4)] == [SchemaEvent, SchemaEvent, SchemaEvent, Rows]
     with pytest.raises(
         RecordsWithoutSchemaException, match=r"Line 2 .* of stream x, which is not in the catalog"
     ):
-        next(found)
+        next(events)
 
 
 def test_fields_outside_the_catalog_can_be_an_error() -> None:
     """Fields that PyAirbyte's cache adds are allowed."""
-    described = SchemaEvent(StreamId("a"), {"properties": {"id": {}}})
-    decoder = AirbyteReader([ExpectedStream(described)], fails_on_undeclared=True)
-    fine, odd = record("a"), record("a")
-    fine["record"]["data"] = {"id": 1, "_airbyte_raw_id": "x"}
-    odd["record"]["data"] = {"id": 2, "eyes": "blue"}
-    found = decoder.feed(lines(fine, odd))
-    assert [type(next(found)) for _ in range(2)] == [SchemaEvent, Rows]
+    schema = SchemaEvent(StreamId("a"), {"properties": {"id": {}}})
+    decoder = AirbyteReader([ExpectedStream(schema)], fails_on_undeclared=True)
+    valid, unexpected = record("a"), record("a")
+    valid["record"]["data"] = {"id": 1, "_airbyte_raw_id": "x"}
+    unexpected["record"]["data"] = {"id": 2, "eyes": "blue"}
+    events = decoder.feed(lines(valid, unexpected))
+    assert [type(next(events)) for _ in range(2)] == [SchemaEvent, Rows]
     with pytest.raises(
         RecordsWithoutSchemaException, match=r"with fields \(eyes\) that are not in the catalog"
     ):
-        next(found)
+        next(events)
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ def test_invalid_lines_are_skipped_counted_and_logged_once(
     """Rule E6: lines outside of an envelope are dropped."""
     decoder = AirbyteReader(EXPECTED)
     with caplog.at_level(logging.WARNING):
-        found = list(decoder.feed(lines(record()) + (line + b"\n") * 3 + lines(record())))
-        found += decoder.close()
-    assert sum(len(event.rows) for event in found if isinstance(event, Rows)) == 2
+        events = list(decoder.feed(lines(record()) + (line + b"\n") * 3 + lines(record())))
+        events += decoder.close()
+    assert sum(len(event.rows) for event in events if isinstance(event, Rows)) == 2
     assert list(decoder.iterate_warnings()) == [
         "Skipped lines of the input that are not messages: 3"
     ]
@@ -273,16 +273,20 @@ def test_messages_of_singer_are_named_in_a_remark() -> None:
 def test_bom_crlf_blank_lines_and_nan_are_accepted() -> None:
     """NaN and Infinity become null outside of strings."""
     body = b'{"type":"RECORD","record":{"stream":"a","data":{"x":NaN,"y":"NaN"},"emitted_at":0}}'
-    found = decode(b"\xef\xbb\xbf" + body + b"\r\n\r\n   \n" + body.replace(b"NaN,", b"-Infinity,"))
-    rows = [row for event in found if isinstance(event, Rows) for row in event.rows]
+    events = decode(
+        b"\xef\xbb\xbf" + body + b"\r\n\r\n   \n" + body.replace(b"NaN,", b"-Infinity,")
+    )
+    rows = [row for event in events if isinstance(event, Rows) for row in event.rows]
     assert rows == [b'{"x":null,"y":"NaN"}'] * 2
 
 
 def test_lone_surrogate_makes_a_record_text_and_leaves_a_state_unchanged() -> None:
-    half = b'{"type":"RECORD","record":{"stream":"a","data":{"x":"\\ud83d"},"emitted_at":0}}\n'
-    held = b'{"type":"STATE","state":{"type":"LEGACY","data":{"x":"\\ud83d"}}}\n'
-    beside = b'{"type":"RECORD","record":{"stream":"a","data":{"x":1},"meta":{"y":"\\ud83d"}}}\n'
-    rows, checkpoint, *_ = decode(half + beside + held)
+    record_line = (
+        b'{"type":"RECORD","record":{"stream":"a","data":{"x":"\\ud83d"},"emitted_at":0}}\n'
+    )
+    state_line = b'{"type":"STATE","state":{"type":"LEGACY","data":{"x":"\\ud83d"}}}\n'
+    meta_line = b'{"type":"RECORD","record":{"stream":"a","data":{"x":1},"meta":{"y":"\\ud83d"}}}\n'
+    rows, checkpoint, *_ = decode(record_line + meta_line + state_line)
     assert isinstance(rows, Rows)
     assert rows.rows == [json.dumps('{"x":"\\ud83d"}').encode(), b'{"x":1}']
     assert checkpoint == Checkpoint(b'{"type":"LEGACY","data":{"x":"\\ud83d"}}')
@@ -340,14 +344,16 @@ def test_state_belongs_to_a_stream_or_to_all(
 
 def test_complete_status_ends_a_stream_in_any_order() -> None:
     """Rule TR4: COMPLETE ends a stream; clients may forward it ahead of its rows."""
-    found = decode(lines(status("b", "COMPLETE"), status("b", "STARTED"), record("b"), record("a")))
-    assert completed_streams(found) == [B]
-    assert found[-2:] == [StreamStatus(B, Progress.COMPLETE), ActivateVersion(B, 3)]
+    events = decode(
+        lines(status("b", "COMPLETE"), status("b", "STARTED"), record("b"), record("a"))
+    )
+    assert completed_streams(events) == [B]
+    assert events[-2:] == [StreamStatus(B, Progress.COMPLETE), ActivateVersion(B, 3)]
 
 
 def test_stream_with_an_incomplete_status_is_not_complete() -> None:
-    for words in (["COMPLETE", "INCOMPLETE"], ["INCOMPLETE", "COMPLETE"], ["RUNNING"]):
-        assert completed_streams(decode(lines(*(status("b", word) for word in words)))) == []
+    for statuses in (["COMPLETE", "INCOMPLETE"], ["INCOMPLETE", "COMPLETE"], ["RUNNING"]):
+        assert completed_streams(decode(lines(*(status("b", word) for word in statuses)))) == []
 
 
 def test_clean_end_without_statuses_completes_every_stream() -> None:
@@ -371,12 +377,12 @@ def test_failed_source_completes_only_streams_with_a_status() -> None:
 def test_truncated_last_line_is_an_error_and_completes_no_stream() -> None:
     """The records before it are still emitted."""
     decoder = AirbyteReader(EXPECTED)
-    found = list(decoder.feed(lines(record()) + lines(record())[:-20]))
-    rest = decoder.close()
+    events = list(decoder.feed(lines(record()) + lines(record())[:-20]))
+    remaining = decoder.close()
     with pytest.raises(TruncatedInputLine, match=r"its source crashed.* Line 2 begins"):
-        found += rest
-    assert sum(len(event.rows) for event in found if isinstance(event, Rows)) == 1
-    assert completed_streams(found) == []
+        events += remaining
+    assert sum(len(event.rows) for event in events if isinstance(event, Rows)) == 1
+    assert completed_streams(events) == []
 
 
 def test_record_nested_too_deeply_becomes_text() -> None:
@@ -384,10 +390,10 @@ def test_record_nested_too_deeply_becomes_text() -> None:
     data = f'{{"x":{begin}1{end}}}'
     deep = f'{{"type":"RECORD","record":{{"stream":"a","data":{data},"emitted_at":0}}}}\n'
     state = f'{{"type":"STATE","state":{{"data":{data}}}}}\n'
-    rows, *others = decode(deep.encode() + state.encode())
+    rows, *other_events = decode(deep.encode() + state.encode())
     assert isinstance(rows, Rows)
     assert rows.rows == [json.dumps(data).encode()]
-    assert not any(isinstance(event, Checkpoint) for event in others)
+    assert not any(isinstance(event, Checkpoint) for event in other_events)
 
 
 @pytest.mark.parametrize("values", [b"[],", b'"%b",' % (b"x" * 2_000)])

@@ -60,28 +60,30 @@ class CommandRuns:
 def command_runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> CommandRuns:
-    one, folder = CONNECTORS[request.param], tmp_path_factory.mktemp("airbyte")
-    discovered = airbyte(one.program, "discover", folder, config=one.config)
+    connector, folder = CONNECTORS[request.param], tmp_path_factory.mktemp("airbyte")
+    discovered = airbyte(connector.program, "discover", folder, config=connector.config)
     assert discovered.code == 0, discovered.output.decode() + discovered.log
     [catalog] = discovered.of_type("CATALOG")
     modes = ("full_refresh", "incremental")
-    catalogs = {mode: configured(catalog, one.streams, mode) for mode in modes}
-    of_mode = {
-        mode: airbyte(one.program, "read", folder, config=one.config, catalog=catalogs[mode])
+    catalogs = {mode: configured(catalog, connector.streams, mode) for mode in modes}
+    runs = {
+        mode: airbyte(
+            connector.program, "read", folder, config=connector.config, catalog=catalogs[mode]
+        )
         for mode in modes
     }
-    first = of_mode["incremental"]
+    first = runs["incremental"]
     return CommandRuns(
-        spec=airbyte(one.program, "spec", folder),
-        check=airbyte(one.program, "check", folder, config=one.config),
+        spec=airbyte(connector.program, "spec", folder),
+        check=airbyte(connector.program, "check", folder, config=connector.config),
         discover=discovered,
-        full=of_mode["full_refresh"],
+        full=runs["full_refresh"],
         first=first,
         second=airbyte(
-            one.program,
+            connector.program,
             "read",
             folder,
-            config=one.later,
+            config=connector.later,
             catalog=catalogs["incremental"],
             state=first.states,
         ),
@@ -156,16 +158,16 @@ def test_api_tap_is_checked_and_read(tmp_path: Path) -> None:
     program = (sys.executable, "-m", "tap_airlines.tap")
     with service("tap_airlines") as url:
         good, bad = ({"api_url": url, "token": token} for token in ("t-1", "wrong-token"))
-        refused = airbyte(program, "check", tmp_path, config=bad)
-        [status] = refused.of_type("CONNECTION_STATUS")
-        assert (refused.code, status["status"]) == (0, "FAILED")
+        check = airbyte(program, "check", tmp_path, config=bad)
+        [status] = check.of_type("CONNECTION_STATUS")
+        assert (check.code, status["status"]) == (0, "FAILED")
         [catalog] = airbyte(program, "discover", tmp_path, config=good).of_type("CATALOG")
-        chosen = configured(catalog)
-        failed = airbyte(program, "read", tmp_path, config=bad, catalog=chosen)
-        read = airbyte(program, "read", tmp_path, config=good, catalog=chosen)
+        configured_catalog = configured(catalog)
+        failed = airbyte(program, "read", tmp_path, config=bad, catalog=configured_catalog)
+        read = airbyte(program, "read", tmp_path, config=good, catalog=configured_catalog)
     assert failed.traces("ERROR")[-1]["failure_type"] == "config_error"
     for run, code in ((failed, 1), (read, 0)):
         assert run.code == code
-        assert read_faults(run.output, chosen, code) == []
+        assert read_faults(run.output, configured_catalog, code) == []
         assert b"wrong-token" not in run.output
-    assert model_faults(refused.output + failed.output + read.output) == []
+    assert model_faults(check.output + failed.output + read.output) == []

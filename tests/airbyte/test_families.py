@@ -28,13 +28,13 @@ DAYS = {
 def read_streams(modes: dict[str, str], states: dict[str, Any]) -> tuple[dict[str, list[Any]], Any]:
     """Read the streams in these modes, from these states; return the rows and last states."""
     entries = [{"stream": {"name": name}, "sync_mode": mode} for name, mode in modes.items()]
-    given = [
+    state_messages = [
         {"type": "STREAM", "stream": {"stream_descriptor": {"name": name}, "stream_state": state}}
         for name, state in states.items()
     ]
     catalog = parse_configured_catalog(json.dumps({"streams": entries}), "c")
     written: list[bytes] = []
-    read(TapShapes(), catalog, parse_states(json.dumps(given), "s"), written.append, print)
+    read(TapShapes(), catalog, parse_states(json.dumps(state_messages), "s"), written.append, print)
     rows: dict[str, list[Any]] = {name: [] for name in modes}
     last: dict[str, Any] = {}
     for message in map(json.loads, b"".join(written).splitlines()):
@@ -99,10 +99,10 @@ def test_child_that_was_not_selected_for_a_while_gets_the_records_in_between() -
     at_zero = {"replication_key": "id", "replication_key_value": 0}
     _, alone = read_streams({"shops": "incremental"}, {"shops": at_zero, "visits": {}})
     assert alone["shops"] == {**AT_TWO, "skipped_children": ["visits"]}
-    _, again = read_streams({"shops": "incremental"}, {**alone, "visits": {}})
-    assert again["shops"] == alone["shops"]
+    _, second = read_streams({"shops": "incremental"}, {**alone, "visits": {}})
+    assert second["shops"] == alone["shops"]
     modes = {"shops": "incremental", "visits": "incremental"}
-    rows, last = read_streams(modes, {**again, "visits": {}})
+    rows, last = read_streams(modes, {**second, "visits": {}})
     assert rows["shops"] == [{"id": 2}]
     assert [row["day"] for row in rows["visits"]] == [1, 2, 3, 1, 2, 3]
     assert last["shops"] == AT_TWO

@@ -242,24 +242,24 @@ class TapShared(TapFamily):
 
 def test_shared_state_is_kept_in_the_state() -> None:
     """ST4, ST9: also under Singer, next to the bookmarks."""
-    given = {"bookmarks": {"parent": {"x": 1}}, "log": 7, "currently_syncing": "parent"}
-    assert TapShared(state=dict(given)).state == {"bookmarks": {"parent": {"x": 1}}, "log": 7}
-    assert TapFamily(state=dict(given)).state == {"bookmarks": {"parent": {"x": 1}}}
+    state = {"bookmarks": {"parent": {"x": 1}}, "log": 7, "currently_syncing": "parent"}
+    assert TapShared(state=dict(state)).state == {"bookmarks": {"parent": {"x": 1}}, "log": 7}
+    assert TapFamily(state=dict(state)).state == {"bookmarks": {"parent": {"x": 1}}}
 
 
 def test_connection_check_reads_one_record_of_one_stream() -> None:
-    asked = []
+    events = []
 
     class Asked(Parent):
         partitions = [{"p": 1}, {"p": 2}]
 
         def get_records(self, context):
-            asked.append(context)
+            events.append(context)
             try:
                 yield {"id": 1}
                 raise AssertionError("a second record")
             finally:
-                asked.append("closed")
+                events.append("closed")
 
     class TapAsked(TapFamily):
         def discover_streams(self):
@@ -270,7 +270,7 @@ def test_connection_check_reads_one_record_of_one_stream() -> None:
         selected_by_default = False
 
     TapAsked().check_connection()
-    assert asked == [{"p": 1}, "closed"]
+    assert events == [{"p": 1}, "closed"]
 
     class TapEmpty(TapFamily):
         def discover_streams(self):
@@ -389,12 +389,14 @@ def test_table_is_read_incrementally_by_the_users_cursor(tmp_path: Path) -> None
     database.close()
     config = {"path": str(tmp_path / "x.db")}
     [catalog] = airbyte(tap, "discover", tmp_path, config=config).of_type("CATALOG")
-    chosen = configured(catalog, ["users"], cursor_field=["day"])
-    del chosen["streams"][0]["stream"]["json_schema"]["properties"]["name"]
-    first = airbyte(tap, "read", tmp_path, config=config, catalog=chosen)
+    configured_catalog = configured(catalog, ["users"], cursor_field=["day"])
+    del configured_catalog["streams"][0]["stream"]["json_schema"]["properties"]["name"]
+    first = airbyte(tap, "read", tmp_path, config=config, catalog=configured_catalog)
     assert first.records("users") == [{"id": row[0], "day": row[2]} for row in rows]
     assert {message["namespace"] for message in first.of_type("RECORD")} == {"main"}
-    again = airbyte(tap, "read", tmp_path, config=config, catalog=chosen, state=first.states)
-    assert again.records("users") == [{"id": 5, "day": "2024-01-05"}]
-    nothing = airbyte(tap, "read", tmp_path, config=config, catalog={"streams": []})
-    assert (nothing.code, nothing.of_type("RECORD"), nothing.states) == (0, [], [])
+    second = airbyte(
+        tap, "read", tmp_path, config=config, catalog=configured_catalog, state=first.states
+    )
+    assert second.records("users") == [{"id": 5, "day": "2024-01-05"}]
+    empty = airbyte(tap, "read", tmp_path, config=config, catalog={"streams": []})
+    assert (empty.code, empty.of_type("RECORD"), empty.states) == (0, [], [])

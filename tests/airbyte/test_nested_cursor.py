@@ -175,17 +175,17 @@ def read(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> Read:
 
 @pytest.mark.parametrize("stream_name", STREAMS)
 @pytest.mark.parametrize(
-    ("cursor", "kept"), [(AT, "2024-01-02T23:30:00-02:00"), (NUMBER, 7)], ids=["time", "number"]
+    ("cursor", "value"), [(AT, "2024-01-02T23:30:00-02:00"), (NUMBER, 7)], ids=["time", "number"]
 )
 def test_state_has_the_maximum_cursor_value_and_its_path(
-    read: Read, stream_name: str, cursor: list[str], kept: Any
+    read: Read, stream_name: str, cursor: list[str], value: Any
 ) -> None:
     """CU2, DI6: compared by the type in the schema; a null object has no value."""
     rows, state = read(configured(stream_name, cursor))
     assert [row["id"] for row in rows] == [1, 2, 3, 4]
     assert state["stream"]["stream_state"] == {
         "replication_key": ".".join(cursor),
-        "replication_key_value": kept,
+        "replication_key_value": value,
     }
 
 
@@ -193,8 +193,8 @@ def test_state_has_the_maximum_cursor_value_and_its_path(
 def test_sync_resumes_from_its_own_state(read: Read, stream_name: str) -> None:
     """RD7, ST2: the state is unchanged by a second sync."""
     _, state = read(configured(stream_name, NUMBER))
-    rows, again = read(configured(stream_name, NUMBER), [state])
-    assert (len(rows), again["stream"]) == (4, state["stream"])
+    rows, next_state = read(configured(stream_name, NUMBER), [state])
+    assert (len(rows), next_state["stream"]) == (4, state["stream"])
     tap = TapRows(config=MAPS)
     tap.use_catalog(_selected(tap, configured(stream_name, NUMBER)))
     tap.load_state({"bookmarks": {stream_name: state["stream"]["stream_state"]}})
@@ -248,9 +248,9 @@ def test_default_cursor_may_be_nested() -> None:
     assert _selected(tap, configured("rows", []))["rows"].replication_key == "meta.by.n"
 
 
-@pytest.mark.parametrize(("name", "path", "kept"), DEFINED)
+@pytest.mark.parametrize(("name", "path", "value"), DEFINED)
 def test_source_defined_cursor_may_be_nested(
-    read: Read, name: str, path: list[str], kept: int
+    read: Read, name: str, path: list[str], value: int
 ) -> None:
     """CU3, DI6: it is discovered as a path, tracked, and resumed from."""
     tap = TapRows(config=MAPS)
@@ -261,20 +261,20 @@ def test_source_defined_cursor_may_be_nested(
     assert stream["default_cursor_field"] == path
     entry = {"stream": stream, "sync_mode": "incremental", "destination_sync_mode": "append"}
     _, state = read({"streams": [entry]})
-    position = {"replication_key": ".".join(path), "replication_key_value": kept}
+    position = {"replication_key": ".".join(path), "replication_key_value": value}
     assert state["stream"]["stream_state"] == position
-    rows, again = read({"streams": [entry]}, [state])
-    assert (len(rows), again["stream"]) == (4, state["stream"])
+    rows, next_state = read({"streams": [entry]}, [state])
+    assert (len(rows), next_state["stream"]) == (4, state["stream"])
     tap.load_state({"bookmarks": {name: position}})
     tap.streams[name].sync()
-    assert tap.streams[name].started == kept
+    assert tap.streams[name].started == value
 
 
 def test_deselected_nested_replication_key_is_still_sent_by_singer() -> None:
     """A nested replication key is sent even if it is deselected, like one at the top level."""
     entry = TapRows().streams["defined"]._singer_catalog_entry.to_dict()
-    for one in entry["metadata"]:
-        one["metadata"]["selected"] = not one["breadcrumb"]
+    for metadata in entry["metadata"]:
+        metadata["metadata"]["selected"] = not metadata["breadcrumb"]
     stream = TapRows(catalog={"streams": [entry]}).streams["defined"]
     record = {"id": 1, "meta": {"by": {"n": 7}, "x": "a"}}
     [message] = stream._generate_record_messages(record)

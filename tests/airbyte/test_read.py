@@ -25,14 +25,14 @@ from tests.full_pipes import wait_until_full
 WAYS = (sys.executable, str(PROGRAMS / "tap_ways.py"))
 
 
-def chosen(folder: Path, *names: str, mode: str = "incremental") -> dict[str, Any]:
+def configure(folder: Path, *names: str, mode: str = "incremental") -> dict[str, Any]:
     [catalog] = airbyte(WAYS, "discover", folder, config={}).of_type("CATALOG")
     return configured(catalog, names, mode)
 
 
-def read(folder: Path, catalog: Any, code: int = 0, **more: Any) -> Run:
-    state = {"state": more.pop("state")} if "state" in more else {}
-    run = airbyte(WAYS, "read", folder, config=more, catalog=catalog, **state)
+def read(folder: Path, catalog: Any, code: int = 0, **config: Any) -> Run:
+    state = {"state": config.pop("state")} if "state" in config else {}
+    run = airbyte(WAYS, "read", folder, config=config, catalog=catalog, **state)
     assert run.code == code, run.output[-2000:]
     assert read_faults(run.output, catalog, code) == []
     return run
@@ -42,36 +42,36 @@ def read(folder: Path, catalog: Any, code: int = 0, **more: Any) -> Run:
 
 
 def test_printed_output_goes_to_standard_error(tmp_path: Path) -> None:
-    run = read(tmp_path, chosen(tmp_path, "numbers"), way="prints", rows=200)
+    run = read(tmp_path, configure(tmp_path, "numbers"), action="prints", rows=200)
     assert len(run.records("numbers")) == 200
     for printed in ("no line of the protocol's", "half a line", "a child's line"):
         assert printed in run.log
 
 
 def test_messages_written_by_the_author_become_airbyte_messages(tmp_path: Path) -> None:
-    run = read(tmp_path, chosen(tmp_path, "numbers"), way="writes", rows=200)
-    found = [row["id"] for row in run.records("numbers")]
-    assert found == [*range(150), -1, -2, *range(150, 200)]
+    run = read(tmp_path, configure(tmp_path, "numbers"), action="writes", rows=200)
+    ids = [row["id"] for row in run.records("numbers")]
+    assert ids == [*range(150), -1, -2, *range(150, 200)]
     assert {"mine": 1} in [state["stream"]["stream_state"] for state in run.states]
 
 
 @pytest.mark.parametrize("names", [("numbers",), ("batched",), ("numbers", "batched")])
 def test_batch_config_writes_no_files(tmp_path: Path, names: tuple[str, ...]) -> None:
     batch = {"encoding": {"format": "jsonl"}, "storage": {"root": f"file://{tmp_path}/out"}}
-    run = read(tmp_path, chosen(tmp_path, *names), rows=120, batch_config=batch)
+    run = read(tmp_path, configure(tmp_path, *names), rows=120, batch_config=batch)
     assert [len(run.records(name)) for name in names] == [120] * len(names)
     assert not (tmp_path / "out").exists()
 
 
 def test_system_exit_of_the_tap_is_a_system_error(tmp_path: Path) -> None:
-    run = read(tmp_path, chosen(tmp_path, "numbers"), code=1, way="leaves")
+    run = read(tmp_path, configure(tmp_path, "numbers"), code=1, action="leaves")
     [trace] = run.traces("ERROR")
     assert trace["failure_type"] == "system_error"
     assert "SystemExit(0)" in trace["message"]
 
 
 def test_stream_maps_may_change_records_but_not_the_stream_name(tmp_path: Path) -> None:
-    catalog = chosen(tmp_path, "numbers")
+    catalog = configure(tmp_path, "numbers")
     maps = {"numbers": {"text": "'mapped'", "__filter__": "id < 3"}}
     run = read(tmp_path, catalog, rows=10, stream_maps=maps)
     assert run.records("numbers") == [{"id": n, "text": "mapped"} for n in range(3)]
@@ -142,35 +142,35 @@ def states_up_to(run: Run, count: int) -> list[dict[str, Any]]:
 
 def test_no_record_is_lost_after_resuming_from_any_state(tmp_path: Path) -> None:
     """ST8, ST7: the records before a state and those of a read from it are all records."""
-    catalog = chosen(tmp_path, "numbers")
+    catalog = configure(tmp_path, "numbers")
     first = read(tmp_path, catalog, rows=350)
     assert len(first.states) >= 4
     for count in range(1, len(first.states) + 1):
-        given = states_up_to(first, count)
-        bookmark = given[0]["stream"]["stream_state"]["replication_key_value"]
-        again = read(tmp_path, catalog, rows=350, state=given)
-        assert [row["id"] for row in again.records("numbers")] == list(range(bookmark, 350))
+        states = states_up_to(first, count)
+        bookmark = states[0]["stream"]["stream_state"]["replication_key_value"]
+        second = read(tmp_path, catalog, rows=350, state=states)
+        assert [row["id"] for row in second.records("numbers")] == list(range(bookmark, 350))
         assert records_before_state(first, count) == bookmark + 1
 
 
 def records_before_state(run: Run, count: int) -> int:
     """Return the number of records before the state with number ``count``."""
-    seen = records = 0
+    states = records = 0
     for message in run.messages:
         records += message["type"] == "RECORD"
-        seen += message["type"] == "STATE"
-        if seen == count:
+        states += message["type"] == "STATE"
+        if states == count:
             break
     return records
 
 
 def test_stream_without_new_records_has_a_state(tmp_path: Path) -> None:
     """ST6: the state equals the previous one."""
-    catalog = chosen(tmp_path, "numbers")
+    catalog = configure(tmp_path, "numbers")
     first = read(tmp_path, catalog, rows=10)
-    again = read(tmp_path, catalog, rows=9, state=first.states)
-    assert again.records("numbers") == []
-    [state] = again.states
+    second = read(tmp_path, catalog, rows=9, state=first.states)
+    assert second.records("numbers") == []
+    [state] = second.states
     assert state["stream"] == first.states[-1]["stream"]
     assert state["sourceStats"] == {"recordCount": 0.0}
 
@@ -180,23 +180,23 @@ def test_stream_without_new_records_has_a_state(tmp_path: Path) -> None:
 
 def test_lines_of_concurrent_threads_are_not_interleaved(tmp_path: Path) -> None:
     """Streams and partitions are read concurrently; each stream has its statuses."""
-    catalog = chosen(tmp_path, "cells", "leaves", "veins")
+    catalog = configure(tmp_path, "cells", "leaves", "veins")
     run = read(tmp_path, catalog)
     statuses = [trace["status"] for trace in run.traces("STREAM_STATUS")]
     assert statuses.index("COMPLETE") > max(
-        n for n, each in enumerate(statuses) if each == "RUNNING"
+        n for n, status in enumerate(statuses) if status == "RUNNING"
     )
     for name in ("cells", "leaves"):
-        found = Counter((row["p"], row["id"]) for row in run.records(name))
-        assert found == Counter((p, n) for p in range(8) for n in range(700))
+        row_counts = Counter((row["p"], row["id"]) for row in run.records(name))
+        assert row_counts == Counter((p, n) for p in range(8) for n in range(700))
     assert len(run.records("veins")) == 4
-    again = read(tmp_path, catalog, state=states_up_to(run, len(run.states)))
-    assert len(again.records("cells")) == 8 * 700  # the source ignores the bookmark
-    assert again.state_of["cells"] == run.state_of["cells"]
+    second = read(tmp_path, catalog, state=states_up_to(run, len(run.states)))
+    assert len(second.records("cells")) == 8 * 700  # the source ignores the bookmark
+    assert second.state_of["cells"] == run.state_of["cells"]
 
 
 def test_unconfigured_parent_has_no_statuses_or_states(tmp_path: Path) -> None:
-    run = read(tmp_path, chosen(tmp_path, "veins"))
+    run = read(tmp_path, configure(tmp_path, "veins"))
     assert len(run.records("veins")) == 4
     names = {trace["stream_descriptor"]["name"] for trace in run.traces("STREAM_STATUS")}
     assert names == {"veins"} == set(run.state_of)
@@ -206,7 +206,7 @@ def test_unconfigured_parent_has_no_statuses_or_states(tmp_path: Path) -> None:
 
 
 @contextmanager
-def started(folder: Path, catalog: Any, **config: Any) -> Iterator[subprocess.Popen[bytes]]:
+def start_read(folder: Path, catalog: Any, **config: Any) -> Iterator[subprocess.Popen[bytes]]:
     for name, content in (("config", config), ("catalog", catalog)):
         (folder / f"{name}.json").write_text(json.dumps(content))
     files = ["--config", "config.json", "--catalog", "catalog.json"]
@@ -228,16 +228,16 @@ def test_signal_ends_a_read_with_a_state_and_incomplete_status(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     """TR4, E9: the process ends by the signal."""
-    catalog = chosen(tmp_path, "numbers")
-    with started(tmp_path, catalog, way="waits") as tap:
+    catalog = configure(tmp_path, "numbers")
+    with start_read(tmp_path, catalog, action="waits") as tap:
         lines = []
         while not lines or b"still waiting" not in lines[-1]:
             lines.append(tap.stdout.readline())
         tap.send_signal(number)
-        rest, log = tap.communicate(timeout=60)
+        remaining, log = tap.communicate(timeout=60)
     assert tap.returncode == -number
     assert log == b""
-    run = Run(tap.returncode, b"".join(lines) + rest, "")
+    run = Run(tap.returncode, b"".join(lines) + remaining, "")
     assert len(run.records("numbers")) == 150
     assert run.state_of["numbers"]["replication_key_value"] == 149
     assert run.traces("STREAM_STATUS")[-1]["status"] == "INCOMPLETE"
@@ -246,7 +246,7 @@ def test_signal_ends_a_read_with_a_state_and_incomplete_status(
 
 
 def test_second_signal_ends_a_read_blocked_on_a_full_pipe(tmp_path: Path) -> None:
-    with started(tmp_path, chosen(tmp_path, "numbers"), rows=200_000) as tap:
+    with start_read(tmp_path, configure(tmp_path, "numbers"), rows=200_000) as tap:
         wait_until_full(tap.stdout)
         deliver(tap, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -257,7 +257,7 @@ def test_second_signal_ends_a_read_blocked_on_a_full_pipe(tmp_path: Path) -> Non
 
 
 def test_closed_output_pipe_ends_a_read_without_a_traceback(tmp_path: Path) -> None:
-    with started(tmp_path, chosen(tmp_path, "numbers"), rows=200_000) as tap:
+    with start_read(tmp_path, configure(tmp_path, "numbers"), rows=200_000) as tap:
         tap.stdout.readline()
         tap.stdout.close()
         assert tap.wait(timeout=60) == 1
@@ -267,10 +267,10 @@ def test_closed_output_pipe_ends_a_read_without_a_traceback(tmp_path: Path) -> N
 
 
 def run_with_redirection(
-    redirection: str, *words: str, cwd: Path
+    redirection: str, *arguments: str, cwd: Path
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        ["sh", "-c", f'exec "$@" {redirection}', "sh", *WAYS, *words],
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *WAYS, *arguments],
         cwd=cwd,
         env=environment(),
         capture_output=True,
@@ -285,14 +285,14 @@ def test_closed_standard_output_is_a_failure(tmp_path: Path) -> None:
 
 def test_printed_output_is_dropped_without_standard_error(tmp_path: Path) -> None:
     """The output of the protocol must not use the free file descriptor."""
-    catalog = chosen(tmp_path, "numbers")
-    config = {"way": "prints", "rows": 200}
+    catalog = configure(tmp_path, "numbers")
+    config = {"action": "prints", "rows": 200}
     for name, content in (("config", config), ("catalog", catalog)):
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    words = ["read", "--config", "config.json", "--catalog", "catalog.json"]
-    done = run_with_redirection("2>&-", *words, cwd=tmp_path)
-    assert (done.returncode, read_faults(done.stdout, catalog)) == (0, [])
-    assert len(Run(0, done.stdout, "").records("numbers")) == 200
+    arguments = ["read", "--config", "config.json", "--catalog", "catalog.json"]
+    result = run_with_redirection("2>&-", *arguments, cwd=tmp_path)
+    assert (result.returncode, read_faults(result.stdout, catalog)) == (0, [])
+    assert len(Run(0, result.stdout, "").records("numbers")) == 200
 
 
 def test_failed_source_can_be_resumed_from_its_last_state(tmp_path: Path) -> None:
@@ -317,5 +317,5 @@ def test_failed_source_can_be_resumed_from_its_last_state(tmp_path: Path) -> Non
             state=broken.states,
         )
         assert resumed.code == 0
-        found = {json.dumps(row) for row in (*broken.records(name), *resumed.records(name))}
-        assert len(found) == {"orders": 9, "readings": 27, "visits": 18}[name]
+        rows = {json.dumps(row) for row in (*broken.records(name), *resumed.records(name))}
+        assert len(rows) == {"orders": 9, "readings": 27, "visits": 18}[name]

@@ -61,13 +61,13 @@ def valid_messages() -> list[dict[str, Any]]:
     ]
 
 
-def written(messages: list[Any]) -> bytes:
+def encode_lines(messages: list[Any]) -> bytes:
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 
 @needs_models
 def test_valid_output_has_no_fault() -> None:
-    output = written(valid_messages())
+    output = encode_lines(valid_messages())
     assert read_faults(output, CATALOG) == []
     assert model_faults(output) == []
 
@@ -101,13 +101,15 @@ def test_valid_output_has_no_fault() -> None:
 def test_broken_rule_of_read_is_reported(rule: str, change: Any) -> None:
     messages = deepcopy(valid_messages())
     change(messages)
-    assert any(fault.startswith(rule) for fault in read_faults(written(messages), CATALOG))
+    assert any(fault.startswith(rule) for fault in read_faults(encode_lines(messages), CATALOG))
 
 
 def test_failed_read_requires_an_error_trace() -> None:
     messages = [status("b", "STARTED"), status("b", "INCOMPLETE")]
-    assert read_faults(written(messages), CATALOG, 1) == ["RD10 it failed and wrote no ERROR trace"]
-    assert read_faults(written([*messages, error()]), CATALOG, 1) == []
+    assert read_faults(encode_lines(messages), CATALOG, 1) == [
+        "RD10 it failed and wrote no ERROR trace"
+    ]
+    assert read_faults(encode_lines([*messages, error()]), CATALOG, 1) == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_invalid_line_is_reported(rule: str, line: bytes) -> None:
 
 
 def test_spec_requires_exactly_one_message() -> None:
-    spec = written([{"type": "SPEC", "spec": {"connectionSpecification": {}}}])
+    spec = encode_lines([{"type": "SPEC", "spec": {"connectionSpecification": {}}}])
     assert single_faults(spec, "SPEC") == []
     assert single_faults(spec * 2, "SPEC") == ["E14 2 messages of the type SPEC"]
     assert single_faults(b"", "SPEC") == ["E14 0 messages of the type SPEC"]
@@ -136,16 +138,18 @@ def test_spec_requires_exactly_one_message() -> None:
 def test_destination_may_skip_states_but_not_reorder_or_lose_the_last() -> None:
     fed = [state("a", 1.0, at=1), state("b", 0.0), state("a", 1.0, at=2), state("a", 0.0, at=3)]
     answered = deepcopy([fed[0], fed[3], fed[1]])
-    for one in answered:
-        one["state"]["destinationStats"] = {"recordCount": 1.0}
-    given = b"junk\n" + written([*fed, {"type": "NEWER"}])
-    assert write_faults(given, written(answered)) == []
-    shuffled = write_faults(given, written([fed[2], fed[0], fed[3], fed[1]]))
+    for message in answered:
+        message["state"]["destinationStats"] = {"recordCount": 1.0}
+    input_lines = b"junk\n" + encode_lines([*fed, {"type": "NEWER"}])
+    assert write_faults(input_lines, encode_lines(answered)) == []
+    shuffled = write_faults(input_lines, encode_lines([fed[2], fed[0], fed[3], fed[1]]))
     assert [fault[:2] for fault in shuffled] == ["D4"]
-    lost = write_faults(given, written(fed[:3]))
+    lost = write_faults(input_lines, encode_lines(fed[:3]))
     assert [fault[:2] for fault in lost] == ["D4"]
-    assert write_faults(given, written(fed[:3]), 1) == ["D16 it failed and wrote no ERROR trace"]
-    assert write_faults(given, written([*fed[:3], error()]), 1) == []
+    assert write_faults(input_lines, encode_lines(fed[:3]), 1) == [
+        "D16 it failed and wrote no ERROR trace"
+    ]
+    assert write_faults(input_lines, encode_lines([*fed[:3], error()]), 1) == []
 
 
 @needs_models

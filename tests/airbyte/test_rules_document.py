@@ -22,8 +22,8 @@ NUMBERS = {
 
 
 def test_every_rule_is_named_by_a_test_of_each_listed_file() -> None:
-    wanted = [f"{kind}{number}" for kind, numbers in NUMBERS.items() for number in numbers]
-    assert RulesDocument(ROOT / "docs" / "airbyte.md").faults(wanted) == []
+    rules = [f"{kind}{number}" for kind, numbers in NUMBERS.items() for number in numbers]
+    assert RulesDocument(ROOT / "docs" / "airbyte.md").faults(rules) == []
 
 
 def test_rule_numbers_are_parsed_from_docstrings() -> None:

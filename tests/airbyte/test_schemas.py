@@ -65,9 +65,9 @@ def from_airbyte(definition: object) -> object:
 )
 def test_airbyte_type_of_each_json_schema_type(definition, hint) -> None:
     """DI13: `airbyte_type` is added; all other keywords stay."""
-    found = to_airbyte(definition)
-    assert found.get("airbyte_type") == hint
-    assert {**found, "airbyte_type": None} == {**definition, "airbyte_type": None}
+    converted = to_airbyte(definition)
+    assert converted.get("airbyte_type") == hint
+    assert {**converted, "airbyte_type": None} == {**definition, "airbyte_type": None}
 
 
 def test_nested_types_have_an_airbyte_type() -> None:
@@ -121,23 +121,23 @@ def test_references_are_resolved() -> None:
         "definitions": {"moment": DATE_TIME},
         "$defs": {"tree": {"type": "object", "properties": {"up": {"$ref": "#/$defs/tree"}}}},
     }
-    found = to_airbyte_schema(schema)
-    assert found["properties"]["a"]["airbyte_type"] == "timestamp_with_timezone"
-    assert "$ref" not in json.dumps(found)
-    assert not {"$defs", "definitions"} & found.keys()
+    converted = to_airbyte_schema(schema)
+    assert converted["properties"]["a"]["airbyte_type"] == "timestamp_with_timezone"
+    assert "$ref" not in json.dumps(converted)
+    assert not {"$defs", "definitions"} & converted.keys()
 
 
-@pytest.mark.parametrize("lost", ["#/nowhere", "http://localhost:1/x.json", 5, None])
-def test_unresolvable_reference_does_not_affect_other_fields(lost) -> None:
-    schema = {"type": "object", "properties": {"a": {"$ref": lost}, "b": DATE_TIME, "c": True}}
-    found = to_airbyte_schema(schema)["properties"]
-    assert found["b"]["airbyte_type"] == "timestamp_with_timezone"
-    assert found["a"] == {}
-    assert found["c"] is True
+@pytest.mark.parametrize("reference", ["#/nowhere", "http://localhost:1/x.json", 5, None])
+def test_unresolvable_reference_does_not_affect_other_fields(reference) -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": reference}, "b": DATE_TIME, "c": True}}
+    converted = to_airbyte_schema(schema)["properties"]
+    assert converted["b"]["airbyte_type"] == "timestamp_with_timezone"
+    assert converted["a"] == {}
+    assert converted["c"] is True
 
 
 @pytest.mark.parametrize(
-    ("definition", "words"),
+    ("definition", "keywords"),
     [
         ({"type": "number", "airbyte_type": "integer"}, {"type": "integer"}),
         ({"type": ["number", "null"], "airbyte_type": "integer"}, {"type": ["integer", "null"]}),
@@ -163,9 +163,9 @@ def test_unresolvable_reference_does_not_affect_other_fields(lost) -> None:
         ({"type": "string", "airbyte_type": None}, {"type": "string"}),
     ],
 )
-def test_airbyte_type_is_converted_to_json_schema(definition, words) -> None:
+def test_airbyte_type_is_converted_to_json_schema(definition, keywords) -> None:
     """DI13: other keywords are kept."""
-    assert from_airbyte(definition) == {**definition, **words}
+    assert from_airbyte(definition) == {**definition, **keywords}
 
 
 def test_deeply_nested_schema_is_truncated() -> None:
@@ -214,10 +214,10 @@ def test_airbyte_schema_accepts_the_same_records(properties, record) -> None:
     """Simplified unions and truncated references never make a valid record invalid."""
     schema = {"type": "object", "properties": properties}
     before = deepcopy(schema)
-    found = to_airbyte_schema(schema)
+    converted = to_airbyte_schema(schema)
     assert schema == before
-    jsonschema.Draft7Validator.check_schema(found)
+    jsonschema.Draft7Validator.check_schema(converted)
     if "$ref" not in json.dumps(properties) and jsonschema.Draft7Validator(schema).is_valid(record):
-        assert jsonschema.Draft7Validator(found).is_valid(record)
-    jsonschema.Draft7Validator.check_schema(to_singer_schema(found))
-    assert to_airbyte_schema(found) == found
+        assert jsonschema.Draft7Validator(converted).is_valid(record)
+    jsonschema.Draft7Validator.check_schema(to_singer_schema(converted))
+    assert to_airbyte_schema(converted) == converted

@@ -33,13 +33,13 @@ def read(capsys: pytest.CaptureFixture[str]) -> Reader:
     """Return a function that reads the configured streams: rows by stream, and the last state."""
 
     def read_rows(tap: Tap, *entries: Any, state: Any = None) -> dict[str, list[Any]]:
-        catalog, words = apply_configured_catalog(configured(*entries), tap.streams)
+        catalog, warnings = apply_configured_catalog(make_catalog(*entries), tap.streams)
         tap.use_catalog(catalog)
         tap.load_state(state or {})
         capsys.readouterr()
         tap.sync_all()
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        rows: dict[str, list[Any]] = {"warnings": words}
+        rows: dict[str, list[Any]] = {"warnings": warnings}
         for line in lines:
             if line["type"] == "RECORD":
                 rows.setdefault(line["stream"], []).append(line["record"])
@@ -64,18 +64,23 @@ def tables(tmp_path: Path, request: pytest.FixtureRequest) -> Tap:
     return TapTables(str(path), discovers_once=request.param)
 
 
-def configured(*entries: Any) -> Any:
+def make_catalog(*entries: Any) -> Any:
     return parse_configured_catalog(json.dumps({"streams": entries}), "cat.json")
 
 
-def entry(name: str, *fields: str, mode: str = "incremental", **more: Any) -> dict[str, Any]:
+def entry(name: str, *fields: str, mode: str = "incremental", **overrides: Any) -> dict[str, Any]:
     schema = {"properties": {field: {} for field in fields}} if fields else {}
-    namespace = more.pop("namespace", None)
-    stream = {"name": name, "namespace": namespace, "json_schema": schema, **more.pop("stream", {})}
-    return {"stream": stream, "sync_mode": mode, **more}
+    namespace = overrides.pop("namespace", None)
+    stream = {
+        "name": name,
+        "namespace": namespace,
+        "json_schema": schema,
+        **overrides.pop("stream", {}),
+    }
+    return {"stream": stream, "sync_mode": mode, **overrides}
 
 
-def discovered(tap: Tap) -> dict[str, dict[str, Any]]:
+def discover_streams(tap: Tap) -> dict[str, dict[str, Any]]:
     return {stream["name"]: stream for stream in build_catalog(tap.streams)["streams"]}
 
 
@@ -84,7 +89,7 @@ def discovered(tap: Tap) -> dict[str, dict[str, Any]]:
 
 def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
     """DI3, DI4, DI5, DI6, DI7, DI8."""
-    streams = discovered(TapShapes())
+    streams = discover_streams(TapShapes())
     assert list(streams) == sorted(streams)
     people = dict(streams["people"])
     assert people.pop("json_schema")["type"] == "object"
@@ -112,7 +117,7 @@ def test_discovered_stream_has_its_modes_cursor_and_key() -> None:
 
 def test_log_based_stream_has_a_source_defined_cursor() -> None:
     """DI5: a position that only the source knows."""
-    stream = discovered(TapShapes())["changes"]
+    stream = discover_streams(TapShapes())["changes"]
     assert stream["supported_sync_modes"] == ["full_refresh", "incremental"]
     assert stream["source_defined_cursor"] is True
     assert "default_cursor_field" not in stream
@@ -120,7 +125,7 @@ def test_log_based_stream_has_a_source_defined_cursor() -> None:
 
 def test_table_has_its_schema_as_namespace_and_no_default_cursor(tables: Tap) -> None:
     """DI6, DI9: the user chooses the cursor."""
-    streams = discovered(tables)
+    streams = discover_streams(tables)
     assert list(streams) == ["other", "users"]
     assert streams["users"]["namespace"] == "main"
     assert streams["users"]["supported_sync_modes"] == ["full_refresh", "incremental"]
@@ -149,7 +154,7 @@ def test_discovery_is_deterministic(tables: Tap) -> None:
 def test_schema_without_properties_is_discovered_unchanged() -> None:
     tap = TapShapes()
     tap.streams["colours"].schema = {"additionalProperties": True}
-    json_schema = discovered(tap)["colours"]["json_schema"]
+    json_schema = discover_streams(tap)["colours"]["json_schema"]
     assert json_schema == {"type": "object", "additionalProperties": True}
 
 
@@ -157,9 +162,9 @@ def test_unsupported_properties_are_not_discovered() -> None:
     tap = TapShapes()
     node = tap.streams["people"].metadata["properties", "name"]
     node.inclusion = type(node).InclusionType.UNSUPPORTED
-    assert "name" not in discovered(tap)["people"]["json_schema"]["properties"]
+    assert "name" not in discover_streams(tap)["people"]["json_schema"]["properties"]
     tap.streams["people"].metadata.root.inclusion = node.inclusion
-    catalog, _ = apply_configured_catalog(configured(entry("people")), tap.streams)
+    catalog, _ = apply_configured_catalog(make_catalog(entry("people")), tap.streams)
     mask = catalog["people"].metadata.resolve_selection()
     assert (mask[()], mask["properties", "name"]) == (False, False)
 
@@ -187,14 +192,14 @@ def test_stream_map_gets_only_configured_fields(read: Reader) -> None:
 @pytest.mark.parametrize("name", PEOPLE)
 def test_nested_fields_are_selected(read: Reader, name: str) -> None:
     """SM4: in objects, and in objects inside of lists."""
-    wanted = entry(name)
-    wanted["stream"]["json_schema"] = {
+    configured_stream = entry(name)
+    configured_stream["stream"]["json_schema"] = {
         "properties": {
             "home": {"properties": {"geo": {"properties": {"lat": {}}}, "gone": {}}},
             "pets": {"items": {"properties": {"kind": {}}}},
         }
     }
-    row = read(TapShapes(), wanted)[name][0]
+    row = read(TapShapes(), configured_stream)[name][0]
     assert row == {
         "home": {"geo": {"lat": 1.5}},
         "pets": [{"kind": "cat"}, {"kind": "dog"}],
@@ -203,8 +208,8 @@ def test_nested_fields_are_selected(read: Reader, name: str) -> None:
 
 @pytest.mark.parametrize("schema", [None, {}, {"type": "object"}, {"properties": {}}])
 def test_empty_configured_schema_selects_all_fields(read: Reader, schema: Any) -> None:
-    wanted = entry("people", stream={"json_schema": schema})
-    row = read(TapShapes(), wanted)["people"][0]
+    configured_stream = entry("people", stream={"json_schema": schema})
+    row = read(TapShapes(), configured_stream)["people"][0]
     assert list(row) == ["id", "at", "name", "home", "pets"]
 
 
@@ -226,8 +231,8 @@ def test_configured_field_that_no_longer_exists_is_ignored(read: Reader) -> None
 
 def test_query_selects_configured_columns_and_the_cursor(read: Reader, tables: Tap) -> None:
     """SM4, RD3: the cursor orders the rows, and is not sent."""
-    wanted = entry("users", "name", "gone", namespace="main", cursor_field=["at"])
-    rows = read(tables, wanted)
+    configured_stream = entry("users", "name", "gone", namespace="main", cursor_field=["at"])
+    rows = read(tables, configured_stream)
     assert rows["main-users"] == [{"name": "a"}, {"name": "b"}]
     assert rows["STATE"][0]["bookmarks"]["main-users"]["replication_key"] == "at"
 
@@ -256,9 +261,9 @@ def test_child_is_read_although_its_parent_is_not_configured(read: Reader) -> No
 
 def test_stream_that_no_longer_exists_is_skipped_with_a_warning(read: Reader, tables: Tap) -> None:
     """SM1: the others are read; an equal name in another namespace is another stream."""
-    gone = (entry("users", namespace="x"), entry("users"), entry("other", namespace="main"))
-    gone[2]["sync_mode"] = "full_refresh"
-    rows = read(tables, *gone)
+    entries = (entry("users", namespace="x"), entry("users"), entry("other", namespace="main"))
+    entries[2]["sync_mode"] = "full_refresh"
+    rows = read(tables, *entries)
     assert rows["main-other"] == [{"x": "q"}]
     assert rows["warnings"] == [
         "Stream 'x.users' of the catalog is not in the source: skipped.",
@@ -287,8 +292,8 @@ def test_full_refresh_ignores_the_bookmark(read: Reader) -> None:
 def test_incremental_resumes_from_the_bookmark(read: Reader, name: str) -> None:
     """RD7, CU1: by the source-defined cursor, even if another cursor is configured."""
     moved = {"replication_key": "at", "replication_key_value": "2024-01-03T00:00:00Z"}
-    wanted = entry(name, "id", cursor_field=["home", "city"])
-    rows = read(TapShapes(), wanted, state={"bookmarks": {name: moved}})
+    configured_stream = entry(name, "id", cursor_field=["home", "city"])
+    rows = read(TapShapes(), configured_stream, state={"bookmarks": {name: moved}})
     assert rows[name] == [{"id": 3}]
     assert rows["STATE"][0]["bookmarks"][name]["replication_key"] == "at"
 
@@ -303,15 +308,17 @@ def test_incremental_without_a_cursor_is_a_full_refresh(read: Reader) -> None:
 
 def test_log_based_stream_keeps_its_replication_method() -> None:
     """CU1: the tap defines the method."""
-    catalog, words = apply_configured_catalog(configured(entry("changes")), TapShapes().streams)
-    assert (catalog["changes"].replication_method, words) == ("LOG_BASED", [])
-    wanted = configured(entry("changes", mode="full_refresh"))
-    catalog, _ = apply_configured_catalog(wanted, TapShapes().streams)
+    catalog, warnings = apply_configured_catalog(
+        make_catalog(entry("changes")), TapShapes().streams
+    )
+    assert (catalog["changes"].replication_method, warnings) == ("LOG_BASED", [])
+    configured_catalog = make_catalog(entry("changes", mode="full_refresh"))
+    catalog, _ = apply_configured_catalog(configured_catalog, TapShapes().streams)
     assert catalog["changes"].replication_method == "FULL_TABLE"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "stream", "key"),
+    ("cursor", "stream", "key"),
     [
         (["at"], {"default_cursor_field": ["id"]}, "at"),
         ([], {"default_cursor_field": ["id"]}, "id"),
@@ -319,17 +326,17 @@ def test_log_based_stream_keeps_its_replication_method() -> None:
     ],
 )
 def test_configured_cursor_precedes_the_default_one(
-    tables: Tap, wanted: Any, stream: Any, key: str
+    tables: Tap, cursor: Any, stream: Any, key: str
 ) -> None:
     """CU2, CU3: for a table, whose cursor the user chooses."""
-    given_ = entry("users", namespace="main", stream=stream, cursor_field=wanted)
-    catalog, _ = apply_configured_catalog(configured(given_), tables.streams)
+    configured_stream = entry("users", namespace="main", stream=stream, cursor_field=cursor)
+    catalog, _ = apply_configured_catalog(make_catalog(configured_stream), tables.streams)
     assert catalog["main-users"].replication_key == key
     assert catalog["main-users"].replication_method == "INCREMENTAL"
 
 
 @pytest.mark.parametrize(
-    ("cursor", "words"),
+    ("cursor", "message"),
     [
         ([], "no cursor for incremental sync"),
         (["home", "at"], "has no field 'home.at'"),
@@ -337,12 +344,12 @@ def test_configured_cursor_precedes_the_default_one(
     ],
 )
 def test_missing_or_unknown_cursor_of_a_table_is_refused(
-    tables: Tap, cursor: list[str], words: str
+    tables: Tap, cursor: list[str], message: str
 ) -> None:
     """CU4: the error names the file, the stream and an alternative."""
-    wanted = configured(entry("users", namespace="main", cursor_field=cursor))
-    with pytest.raises(CatalogFileError, match=words) as caught:
-        apply_configured_catalog(wanted, tables.streams)
+    configured_catalog = make_catalog(entry("users", namespace="main", cursor_field=cursor))
+    with pytest.raises(CatalogFileError, match=message) as caught:
+        apply_configured_catalog(configured_catalog, tables.streams)
     assert str(caught.value).startswith("Catalog 'cat.json': stream 'main.users' ")
     assert "full_refresh" in str(caught.value)
 
@@ -351,10 +358,10 @@ def test_replication_key_of_a_table_is_its_default_cursor(tables: Tap) -> None:
     """DI6, CU2, CU3."""
     [users] = [stream for stream in tables.streams.values() if "users" in stream.name]
     users.catalog_entry = {**users.catalog_entry, "replication_key": "at"}
-    assert discovered(tables)["users"]["default_cursor_field"] == ["at"]
-    for given_, key in (([], "at"), (["id"], "id")):
-        wanted = configured(entry("users", namespace="main", cursor_field=given_))
-        catalog, _ = apply_configured_catalog(wanted, tables.streams)
+    assert discover_streams(tables)["users"]["default_cursor_field"] == ["at"]
+    for cursor, key in (([], "at"), (["id"], "id")):
+        configured_catalog = make_catalog(entry("users", namespace="main", cursor_field=cursor))
+        catalog, _ = apply_configured_catalog(configured_catalog, tables.streams)
         assert catalog["main-users"].replication_key == key
 
 
@@ -367,7 +374,7 @@ DISCOVERED = build_catalog(TAP.streams)["streams"]
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
-    chosen=st.lists(
+    streams=st.lists(
         st.tuples(
             st.sampled_from(DISCOVERED),
             st.sampled_from(["full_refresh", "incremental"]),
@@ -377,19 +384,19 @@ DISCOVERED = build_catalog(TAP.streams)["streams"]
         unique_by=lambda one: one[0]["name"],
     )
 )
-def test_catalog_selects_exactly_the_configured_streams_and_fields(chosen: Any) -> None:
+def test_catalog_selects_exactly_the_configured_streams_and_fields(streams: Any) -> None:
     entries = []
-    for stream, mode, fields in chosen:
-        kept = {k: v for k, v in stream["json_schema"]["properties"].items() if k in fields}
-        schema = {**stream["json_schema"], "properties": kept}
+    for stream, mode, fields in streams:
+        properties = {k: v for k, v in stream["json_schema"]["properties"].items() if k in fields}
+        schema = {**stream["json_schema"], "properties": properties}
         entries.append({"stream": {**stream, "json_schema": schema}, "sync_mode": mode})
-    catalog, _ = apply_configured_catalog(configured(*entries), TAP.streams)
-    assert list(catalog) == [stream["name"] for stream, _, _ in chosen]
-    for wanted in entries:
-        found = catalog[wanted["stream"]["name"]]
-        mask = found.metadata.resolve_selection()
-        asked = wanted["stream"]["json_schema"]["properties"]
+    catalog, _ = apply_configured_catalog(make_catalog(*entries), TAP.streams)
+    assert list(catalog) == [stream["name"] for stream, _, _ in streams]
+    for configured_stream in entries:
+        result = catalog[configured_stream["stream"]["name"]]
+        mask = result.metadata.resolve_selection()
+        selected = configured_stream["stream"]["json_schema"]["properties"]
         assert mask[()] is True
-        for name in found.schema.properties or {}:
-            assert mask["properties", name] is (not asked or name in asked)
+        for name in result.schema.properties or {}:
+            assert mask["properties", name] is (not selected or name in selected)
     assert build_catalog(TAP.streams)["streams"] == DISCOVERED

@@ -89,23 +89,23 @@ def api(tmp_path: Path) -> tuple[str, ...]:
     return (sys.executable, str(tmp_path / "tap.py"))
 
 
-def run_words(*words: str, cwd: Path) -> Run:
-    done = subprocess.run(
-        [*TAP_SHOP, *words],
+def run_command(*arguments: str, cwd: Path) -> Run:
+    result = subprocess.run(
+        [*TAP_SHOP, *arguments],
         cwd=cwd,
         env=environment(),
         capture_output=True,
         check=False,
         timeout=300,
     )
-    return Run(done.returncode, done.stdout, done.stderr.decode())
+    return Run(result.returncode, result.stdout, result.stderr.decode())
 
 
 # Arguments
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    "arguments, message",
     [
         (["check"], "'check' needs --config. Usage"),
         (["read", "--config", "c.json"], "'read' needs --catalog. Usage"),
@@ -122,11 +122,11 @@ def run_words(*words: str, cwd: Path) -> Run:
         ),
     ],
 )
-def test_invalid_arguments_are_reported(tmp_path: Path, words: list[str], message: str) -> None:
+def test_invalid_arguments_are_reported(tmp_path: Path, arguments: list[str], message: str) -> None:
     """E10: an ERROR trace names the fault, and the exit code is not 0."""
     (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
     (tmp_path / "broken.json").write_text('{"token": ')
-    run = run_words(*words, cwd=tmp_path)
+    run = run_command(*arguments, cwd=tmp_path)
     assert run.code == 1
     [trace] = run.traces("ERROR")
     assert trace["failure_type"] == "config_error"
@@ -136,13 +136,13 @@ def test_invalid_arguments_are_reported(tmp_path: Path, words: list[str], messag
 
 def test_options_may_have_an_equals_sign_and_debug_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
-    run = run_words("check", "--debug", "--config=c.json", cwd=tmp_path)
+    run = run_command("check", "--debug", "--config=c.json", cwd=tmp_path)
     assert single_faults(run.output, "CONNECTION_STATUS") == []
     assert run.of_type("CONNECTION_STATUS") == [{"status": "SUCCEEDED"}]
 
 
 def test_help_prints_the_usage(tmp_path: Path) -> None:
-    run = run_words("read", "--help", cwd=tmp_path)
+    run = run_command("read", "--help", cwd=tmp_path)
     assert run.code == 0
     usage = run.output.decode().splitlines()[0]
     assert usage.endswith("read --config FILE --catalog FILE [--state FILE]")
@@ -158,7 +158,7 @@ def test_spec_and_discover_do_not_import_heavy_packages(tmp_path: Path, word: st
         "except SystemExit: pass\n"
         "print(*sorted(sys.modules), file=sys.stderr)"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         env=environment(),
@@ -166,7 +166,7 @@ def test_spec_and_discover_do_not_import_heavy_packages(tmp_path: Path, word: st
         check=True,
         text=True,
     )
-    loaded = set(done.stderr.split())
+    loaded = set(result.stderr.split())
     heavy = {"requests", "pendulum", "fsspec", "sqlalchemy", "backoff", "jsonschema"}
     heavy |= {"rich", "argparse", "pydantic"}
     assert heavy & loaded == set()
@@ -182,8 +182,8 @@ def test_specification_has_documentation_and_changelog_urls(api: Any, tmp_path: 
 # Connection checks
 
 
-def login(asked: ReceivedRequest) -> Reply:
-    if asked.headers.get("Authorization") == "Bearer right":
+def reply_if_authorized(request: ReceivedRequest) -> Reply:
+    if request.headers.get("Authorization") == "Bearer right":
         return page({"id": 1})
     return Reply({"error": "who is 'wrong-key'?"}, status=401)
 
@@ -191,15 +191,15 @@ def login(asked: ReceivedRequest) -> Reply:
 def test_check_sends_the_credentials_to_the_source(api: Any, tmp_path: Path) -> None:
     """CK4, CK5, TR2: a read with refused credentials fails like the check."""
     with serving() as server:
-        server.answers_by(login)
+        server.answers_by(reply_if_authorized)
         right = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
-        asked = len(server.asked)
+        request_count = len(server.asked)
         config = {"url": server.url, "api_key": "wrong-key"}
         wrong = airbyte(api, "check", tmp_path, config=config)
         [catalog] = airbyte(api, "discover", tmp_path, config=config).of_type("CATALOG")
         read = airbyte(api, "read", tmp_path, config=config, catalog=configured(catalog))
     assert (right.code, right.of_type("CONNECTION_STATUS")) == (0, [{"status": "SUCCEEDED"}])
-    assert asked == 1  # one page of one stream
+    assert request_count == 1  # one page of one stream
     [status] = wrong.of_type("CONNECTION_STATUS")
     assert (wrong.code, status["status"]) == (0, "FAILED")
     assert "refuses the credentials" in status["message"]
@@ -215,8 +215,8 @@ def test_check_does_not_wait_for_an_unavailable_source(api: Any, tmp_path: Path)
     with serving() as server:
         server.answers_by(lambda request: answers.get(request.path, Reply("later", 429)))
         begin = time.monotonic()
-        for more in ({"api_key": "right"}, {"refresh_token": "t-1"}):
-            run = airbyte(api, "check", tmp_path, config={"url": server.url, **more})
+        for credentials in ({"api_key": "right"}, {"refresh_token": "t-1"}):
+            run = airbyte(api, "check", tmp_path, config={"url": server.url, **credentials})
             [status] = run.of_type("CONNECTION_STATUS")
             assert (run.code, status["status"]) == (0, "FAILED")
             assert "try again later" in status["message"]
@@ -244,13 +244,15 @@ def test_new_refresh_token_is_sent_to_the_client_and_saved_if_writable(
     with serving() as server:
         answer = {"access_token": "right", "expires_in": 3600, "refresh_token": "t-2"}
         server.answers_by(
-            lambda request: Reply(answer) if request.path == "/token" else login(request)
+            lambda request: (
+                Reply(answer) if request.path == "/token" else reply_if_authorized(request)
+            )
         )
         config = {"url": server.url, "refresh_token": "t-1"}
         [catalog] = airbyte(api, "discover", tmp_path, config=config).of_type("CATALOG")
         (tmp_path / "config.json").chmod(mode)
         (tmp_path / "catalog.json").write_text(json.dumps(configured(catalog)))
-        done = subprocess.run(
+        result = subprocess.run(
             [*api, "read", "--config", "config.json", "--catalog", "catalog.json"],
             cwd=tmp_path,
             env=environment(),
@@ -258,12 +260,12 @@ def test_new_refresh_token_is_sent_to_the_client_and_saved_if_writable(
             check=False,
             timeout=300,
         )
-    run = Run(done.returncode, done.stdout, done.stderr.decode())
+    run = Run(result.returncode, result.stdout, result.stderr.decode())
     assert (run.code, run.records("users")) == (0, [{"id": 1}])
     [control] = run.of_type("CONTROL")
     assert control["connectorConfig"]["config"] == {**config, "refresh_token": "t-2"}
-    kept = json.loads((tmp_path / "config.json").read_text())["refresh_token"]
-    assert kept == ("t-1" if mode == 0o444 else "t-2")
+    saved = json.loads((tmp_path / "config.json").read_text())["refresh_token"]
+    assert saved == ("t-1" if mode == 0o444 else "t-2")
     assert [log for log in run.of_type("LOG") if log["level"] in {"WARN", "ERROR"}] == []
 
 
@@ -289,29 +291,29 @@ class TapHere(Tap):
         return [Users(self)]
 
 
-def called(*words: str) -> tuple[int, Run]:
+def run_in_process(*arguments: str) -> tuple[int, Run]:
     output = io.StringIO()
     with redirect_stdout(output):
-        code = TapHere.cli(list(words), standalone_mode=False)
+        code = TapHere.cli(list(arguments), standalone_mode=False)
     return code, Run(code, output.getvalue().encode(), "")
 
 
 def test_cli_in_one_process_returns_output_and_exit_code(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "config.json").write_text("{}")
     config = ["--config", str(tmp_path / "config.json")]
-    code, found = called("discover", *config)
+    code, discover = run_in_process("discover", *config)
     assert code == 0
-    [catalog] = found.of_type("CATALOG")
+    [catalog] = discover.of_type("CATALOG")
     (tmp_path / "catalog.json").write_text(json.dumps(configured(catalog)))
-    code, run = called("read", *config, "--catalog", str(tmp_path / "catalog.json"))
+    code, run = run_in_process("read", *config, "--catalog", str(tmp_path / "catalog.json"))
     assert (code, run.records("users")) == (0, [{"id": 1}])
     assert "not a message" in capsys.readouterr().err
     (tmp_path / "config.json").write_text('{"interrupted": true}')
-    code, run = called("read", *config, "--catalog", str(tmp_path / "catalog.json"))
+    code, run = run_in_process("read", *config, "--catalog", str(tmp_path / "catalog.json"))
     assert code == -signal.SIGINT
     assert [trace["status"] for trace in run.traces("STREAM_STATUS")][-1] == "INCOMPLETE"
-    assert called("check")[0] == 1
-    assert called("read", "--help")[1].output.startswith(b"Usage: tap-here read")
+    assert run_in_process("check")[0] == 1
+    assert run_in_process("read", "--help")[1].output.startswith(b"Usage: tap-here read")
     with pytest.raises(SystemExit) as ended, redirect_stdout(io.StringIO()):
         TapHere.cli(["check", *config])
     assert ended.value.code == 0

@@ -33,51 +33,56 @@ class SettingsTap(Tap):
 def get_settings(**properties) -> dict:
     schema = {"properties": properties}
     before = deepcopy(schema)
-    found = specification(schema)["connectionSpecification"]["properties"]
+    settings = specification(schema)["connectionSpecification"]["properties"]
     assert schema == before
-    return {name: setting.get("airbyte_secret") for name, setting in found.items()}
+    return {name: setting.get("airbyte_secret") for name, setting in settings.items()}
 
 
 def test_specification_has_the_settings_and_the_protocol_version() -> None:
     """SP3, SP4, SP5: absent features are omitted."""
-    found = specification(SettingsTap._full_schema())
-    assert found.keys() == {"protocol_version", "connectionSpecification"}
-    assert found["protocol_version"] == "0.5.2"
-    assert found["connectionSpecification"]["type"] == "object"
-    assert found["connectionSpecification"]["required"] == ["api_url"]
-    days = found["connectionSpecification"]["properties"]["days"]
+    result = specification(SettingsTap._full_schema())
+    assert result.keys() == {"protocol_version", "connectionSpecification"}
+    assert result["protocol_version"] == "0.5.2"
+    assert result["connectionSpecification"]["type"] == "object"
+    assert result["connectionSpecification"]["required"] == ["api_url"]
+    days = result["connectionSpecification"]["properties"]["days"]
     assert (days["default"], days["order"]) == (3, 4)
 
 
 def test_documentation_url_is_included() -> None:
     """SP5."""
-    found = specification({}, documentation="https://example.com/tap")
-    assert found["documentationUrl"] == "https://example.com/tap"
-    assert "changelogUrl" not in found
-    assert found["connectionSpecification"] == {"type": "object", "properties": {}}
+    result = specification({}, documentation="https://example.com/tap")
+    assert result["documentationUrl"] == "https://example.com/tap"
+    assert "changelogUrl" not in result
+    assert result["connectionSpecification"] == {"type": "object", "properties": {}}
 
 
 def test_changelog_url_is_included() -> None:
     """SP5."""
-    found = specification({}, changelog="https://example.com/changes")
-    assert found["changelogUrl"] == "https://example.com/changes"
-    assert "documentationUrl" not in found
+    result = specification({}, changelog="https://example.com/changes")
+    assert result["changelogUrl"] == "https://example.com/changes"
+    assert "documentationUrl" not in result
 
 
 def test_destination_lists_its_sync_modes() -> None:
     """SP6."""
     modes = ("append", "overwrite", "append_dedup")
-    found = specification({}, destination_sync_modes=modes)
-    assert found["supported_destination_sync_modes"] == list(modes)
+    result = specification({}, destination_sync_modes=modes)
+    assert result["supported_destination_sync_modes"] == list(modes)
 
 
 def test_secrets_are_marked() -> None:
     """SP11: by the schema and by the name, also in nested objects."""
-    found = specification(SettingsTap._full_schema())["connectionSpecification"]["properties"]
-    assert found["key"]["airbyte_secret"] is True
-    assert found["login"]["properties"]["password"]["airbyte_secret"] is True
-    others = (found["api_url"], found["days"], found["max_tokens"], found["login"])
-    assert not any("airbyte_secret" in one for one in others)
+    settings = specification(SettingsTap._full_schema())["connectionSpecification"]["properties"]
+    assert settings["key"]["airbyte_secret"] is True
+    assert settings["login"]["properties"]["password"]["airbyte_secret"] is True
+    other_settings = (
+        settings["api_url"],
+        settings["days"],
+        settings["max_tokens"],
+        settings["login"],
+    )
+    assert not any("airbyte_secret" in setting for setting in other_settings)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +104,8 @@ def test_secret_name_marks_only_strings_unless_declared_otherwise(setting, mark)
 def test_every_property_of_a_secret_object_is_marked() -> None:
     """SP11: clients mask only strings and numbers."""
     parts = {"type": "object", "secret": True, "properties": {"a": {"type": "string"}, "b": True}}
-    found = specification({"properties": {"x": parts}})["connectionSpecification"]
-    assert found["properties"]["x"]["properties"] == {
+    result = specification({"properties": {"x": parts}})["connectionSpecification"]
+    assert result["properties"]["x"]["properties"] == {
         "a": {"type": "string", "airbyte_secret": True},
         "b": True,
     }
@@ -116,16 +121,16 @@ def test_secrets_in_unions_and_references_are_marked() -> None:
         },
         "definitions": {"by_token": {"properties": {"token": {"type": "string"}}}},
     }
-    found = specification(schema)["connectionSpecification"]["properties"]
-    assert found["login"]["oneOf"][0]["properties"]["token"]["airbyte_secret"] is True
-    assert found["odd"] is True
+    result = specification(schema)["connectionSpecification"]["properties"]
+    assert result["login"]["oneOf"][0]["properties"]["token"]["airbyte_secret"] is True
+    assert result["odd"] is True
 
 
 def test_built_in_settings_of_the_sdk_are_hidden() -> None:
     """A tap's own setting with the name of a built-in one is shown."""
     schema = SettingsTap._full_schema()
     schema["properties"]["batch_config"] = {"type": "string"}
-    found = specification(schema)["connectionSpecification"]["properties"]
-    hidden = {name for name, setting in found.items() if setting.get("airbyte_hidden")}
+    result = specification(schema)["connectionSpecification"]["properties"]
+    hidden = {name for name, setting in result.items() if setting.get("airbyte_hidden")}
     assert {"stream_maps", "flattening_enabled", "faker_config"} <= hidden
     assert not hidden & {"api_url", "key", "login", "days", "batch_config"}

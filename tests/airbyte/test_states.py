@@ -23,21 +23,21 @@ OTHER = {"replication_key": "at", "replication_key_value": "2023-01-01T00:00:00Z
 SINGER = {"bookmarks": {"people": AT}}
 
 
-def stream(state: Any, name: Any = "people", **more: Any) -> dict[str, Any]:
-    body = {"stream_descriptor": {"name": name, **more}, "stream_state": state}
+def stream(state: Any, name: Any = "people", **descriptor: Any) -> dict[str, Any]:
+    body = {"stream_descriptor": {"name": name, **descriptor}, "stream_state": state}
     return {"type": "STREAM", "stream": body}
 
 
-def whole(*states: Any, shared: Any = None) -> dict[str, Any]:
+def global_state(*states: Any, shared: Any = None) -> dict[str, Any]:
     entries = [state["stream"] for state in states]
     return {"type": "GLOBAL", "global": {"shared_state": shared, "stream_states": entries}}
 
 
-def message(state: Any) -> dict[str, Any]:
+def state_message(state: Any) -> dict[str, Any]:
     return {"type": "STATE", "state": {**state, "destinationStats": {"recordCount": 1.0}}}
 
 
-def parsed(document: Any) -> InputState:
+def parse(document: Any) -> InputState:
     return parse_states(json.dumps(document), "s.json")
 
 
@@ -73,7 +73,7 @@ PYAIRBYTE = (
 DUMPED = {
     **dict.fromkeys(("type", "stream", "global_", "data", "sourceStats", "id")),
     "type": "GLOBAL",
-    "global_": whole(stream(AT))["global"],
+    "global_": global_state(stream(AT))["global"],
 }
 
 
@@ -85,24 +85,24 @@ DUMPED = {
         json.dumps([{**stream(AT), "newer": 1}, None]),
         json.dumps({"state_type": "STREAM", **stream(AT), "type": None}),
         json.dumps({"stream": stream(AT)["stream"]}),
-        json.dumps(message(stream(AT))),
-        json.dumps([message(stream(OTHER)), message(stream(AT))]),
+        json.dumps(state_message(stream(AT))),
+        json.dumps([state_message(stream(OTHER)), state_message(stream(AT))]),
         lines(stream(OTHER), stream(AT)),
-        lines(message(stream(OTHER)), {"type": "LOG", "log": {}}, message(stream(AT))),
-        lines(message(stream(OTHER)), {"type": "RECORD", "record": {}}, [stream(AT)]),
-        lines(stream(OTHER), whole(stream(AT))).replace("\n", "\r\n \n"),
-        lines({"type": "LEGACY", "data": {"bookmarks": {"x": {}}}}, whole(stream(AT))),
-        json.dumps(whole(stream(OTHER), stream(AT))),
-        json.dumps({"global": whole(stream(AT))["global"]}),
+        lines(state_message(stream(OTHER)), {"type": "LOG", "log": {}}, state_message(stream(AT))),
+        lines(state_message(stream(OTHER)), {"type": "RECORD", "record": {}}, [stream(AT)]),
+        lines(stream(OTHER), global_state(stream(AT))).replace("\n", "\r\n \n"),
+        lines({"type": "LEGACY", "data": {"bookmarks": {"x": {}}}}, global_state(stream(AT))),
+        json.dumps(global_state(stream(OTHER), stream(AT))),
+        json.dumps({"global": global_state(stream(AT))["global"]}),
         PYAIRBYTE,
         json.dumps([DUMPED]),
     ],
 )
 def test_state_files_of_every_known_writer_are_read(text) -> None:
     """ST1, ST2, ST4, ST10, ST12: the last state of each stream is used."""
-    wanted = InputState(streams={PEOPLE: AT})
-    assert parse_states(text, "s") == wanted
-    assert parse_states(text.encode() + b"\r\n\0\0", "s") == wanted
+    expected = InputState(streams={PEOPLE: AT})
+    assert parse_states(text, "s") == expected
+    assert parse_states(text.encode() + b"\r\n\0\0", "s") == expected
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_state_files_of_every_known_writer_are_read(text) -> None:
         json.dumps({"type": "LEGACY", "data": SINGER}),
         json.dumps([{"data": SINGER}]),
         json.dumps([{**dict.fromkeys(("type", "stream", "global")), "data": SINGER}]),
-        json.dumps(message({"type": "LEGACY", "data": SINGER})),
+        json.dumps(state_message({"type": "LEGACY", "data": SINGER})),
         json.dumps({"type": "STATE", "value": SINGER}),
         json.dumps({"singer_state": SINGER}),
         json.dumps({"singer_state": {"type": "STATE", "value": SINGER}}),
         json.dumps([SINGER]),
         lines({"bookmarks": {"people": OTHER}}, SINGER),
-        lines(stream(OTHER, "gone"), whole(stream(OTHER)), SINGER),
+        lines(stream(OTHER, "gone"), global_state(stream(OTHER)), SINGER),
     ],
 )
 def test_singer_state_is_a_legacy_state(text) -> None:
@@ -129,34 +129,34 @@ def test_singer_state_is_a_legacy_state(text) -> None:
 @pytest.mark.parametrize("data", [{"type": "LEGACY", "data": None}, {"data": None}, {}])
 def test_null_legacy_state_resets_all_streams(data) -> None:
     """ST5."""
-    assert parsed([stream(AT), whole(stream(AT), shared={"lsn": 1}), data]) == InputState()
+    assert parse([stream(AT), global_state(stream(AT), shared={"lsn": 1}), data]) == InputState()
 
 
 def test_stream_state_takes_precedence_over_the_legacy_state() -> None:
-    found = parsed([{"data": SINGER}, stream(None)])
-    assert found == InputState(streams={PEOPLE: None}, legacy=SINGER)
+    states = parse([{"data": SINGER}, stream(None)])
+    assert states == InputState(streams={PEOPLE: None}, legacy=SINGER)
 
 
 def test_global_state_has_the_shared_state() -> None:
     """ST4."""
-    found = parsed([whole(stream(AT), shared={"lsn": 5}), stream(None, "shops")])
-    assert found == InputState(streams={PEOPLE: AT, SHOPS: None}, shared={"lsn": 5})
-    assert parsed(whole(shared={"lsn": 5})).shared == {"lsn": 5}
-    assert parsed({"type": "GLOBAL", "global": {"shared_state": {}}}) == InputState()
+    states = parse([global_state(stream(AT), shared={"lsn": 5}), stream(None, "shops")])
+    assert states == InputState(streams={PEOPLE: AT, SHOPS: None}, shared={"lsn": 5})
+    assert parse(global_state(shared={"lsn": 5})).shared == {"lsn": 5}
+    assert parse({"type": "GLOBAL", "global": {"shared_state": {}}}) == InputState()
 
 
 def test_namespaces_distinguish_streams() -> None:
     """ST2."""
-    found = parsed([stream(AT), stream(OTHER, namespace="n"), stream({}, namespace="")])
-    assert set(found.streams) == {PEOPLE, StreamId("people", "n"), StreamId("people", "")}
+    states = parse([stream(AT), stream(OTHER, namespace="n"), stream({}, namespace="")])
+    assert set(states.streams) == {PEOPLE, StreamId("people", "n"), StreamId("people", "")}
 
 
 def test_numbers_are_read_exactly() -> None:
     """ST9."""
     text = '{"type":"STREAM","stream":{"stream_descriptor":{"name":"s"},"stream_state":{"a":%s}}}'
     values = ("1.10", "12345678901234567890123", "0.1", "1e400")
-    found = [parse_states(text % value, "s").streams[StreamId("s")] for value in values]
-    assert [one["a"] for one in found if one] == [
+    states = [parse_states(text % value, "s").streams[StreamId("s")] for value in values]
+    assert [state["a"] for state in states if state] == [
         Decimal("1.10"),
         12345678901234567890123,
         0.1,
@@ -175,7 +175,7 @@ def test_truncated_line_is_skipped(cut, caplog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("nope", "this is not JSON"),
         ("{", "this is not JSON"),
@@ -191,7 +191,7 @@ def test_truncated_line_is_skipped(cut, caplog) -> None:
         (json.dumps(stream(AT, None)), "stream_descriptor.name: there is nothing"),
         (json.dumps(stream([1])), "stream_state ('people'): there is a list"),
         ('{"type": "GLOBAL"}', "global: there is nothing where an object"),
-        (json.dumps(whole(shared=[1])), "global.shared_state: there is a list"),
+        (json.dumps(global_state(shared=[1])), "global.shared_state: there is a list"),
         ('{"type": "LEGACY", "data": 5}', "data: there is a number"),
         ('{"type": "STATE"}', "state: there is nothing"),
         ('{"type": "STATE", "state": null}', "state: there is nothing"),
@@ -203,12 +203,12 @@ def test_truncated_line_is_skipped(cut, caplog) -> None:
         (lines(stream(AT), {"type": "STREAM"}), "line 2.stream.stream_descriptor.name"),
     ],
 )
-def test_invalid_state_is_refused(text, words) -> None:
+def test_invalid_state_is_refused(text, expected) -> None:
     """RD10: the error has the name of the file and the location in it."""
     with pytest.raises(StateFileError) as caught:
         parse_states(text, "s.json")
     assert str(caught.value).startswith("State 's.json': ")
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
 
 
 FIELDS = (
@@ -239,12 +239,12 @@ SELECTED = select_streams("people", "open", "hooked", "spoken")
 )
 def test_any_text_raises_only_the_state_error(text) -> None:
     try:
-        found = parse_states(text, "f")
+        result = parse_states(text, "f")
     except StateFileError as error:
         message = str(error)
     else:
         message = "State 'f'"
-        make_document(found, SELECTED)
+        make_document(result, SELECTED)
     assert message.startswith("State 'f'")
 
 
@@ -257,49 +257,51 @@ def make_document(*args: Any) -> dict[str, Any]:
 
 def test_states_become_bookmarks_by_stream_name() -> None:
     """ST9, ST10, ST13: states of unknown streams are ignored."""
-    given_ = parsed([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
+    given_ = parse([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
     assert make_document(given_, select_streams("people")) == {"bookmarks": {"people": AT}}
 
 
 def test_null_state_resets_only_its_stream() -> None:
     """ST3, ST13: this holds for each kind of state."""
-    both = {"bookmarks": {"people": AT, "open": OTHER}}
+    document = {"bookmarks": {"people": AT, "open": OTHER}}
     for states in (
         [stream(AT), stream(OTHER, "open"), stream(None)],
-        [whole(stream(None), stream(OTHER, "open"))],
-        [{"data": both}, stream(None)],
+        [global_state(stream(None), stream(OTHER, "open"))],
+        [{"data": document}, stream(None)],
     ):
-        found = make_document(parsed(states), select_streams("people", "open"))
-        assert found == {"bookmarks": {"open": OTHER}}
-    nulls = {"bookmarks": {**both["bookmarks"], "people": None}}
-    assert make_document(parsed(nulls), select_streams("open")) == {"bookmarks": {"open": OTHER}}
+        result = make_document(parse(states), select_streams("people", "open"))
+        assert result == {"bookmarks": {"open": OTHER}}
+    nulls = {"bookmarks": {**document["bookmarks"], "people": None}}
+    assert make_document(parse(nulls), select_streams("open")) == {"bookmarks": {"open": OTHER}}
 
 
 def test_full_refresh_stream_gets_no_state() -> None:
     """RD6: by its configured mode, or by its replication method."""
-    given_ = parsed([stream(AT), stream({"x": 1}, "colours"), stream(OTHER, "open")])
-    found = make_document(given_, select_streams("people", "colours", "open"), {"people"})
-    assert found == {"bookmarks": {"open": OTHER}}
+    states = parse([stream(AT), stream({"x": 1}, "colours"), stream(OTHER, "open")])
+    document = make_document(states, select_streams("people", "colours", "open"), {"people"})
+    assert document == {"bookmarks": {"open": OTHER}}
 
 
 def test_shared_state_has_its_keys_next_to_the_bookmarks() -> None:
     """ST4, ST9."""
-    given_ = parsed(whole(stream(AT), shared={"lsn": 5, "bookmarks": 1, "currently_syncing": "x"}))
+    given_ = parse(
+        global_state(stream(AT), shared={"lsn": 5, "bookmarks": 1, "currently_syncing": "x"})
+    )
     assert make_document(given_, select_streams("people")) == {
         "bookmarks": {"people": AT},
         "lsn": 5,
     }
-    assert make_document(parsed(whole(shared={"lsn": 5})), {}) == {"lsn": 5}
+    assert make_document(parse(global_state(shared={"lsn": 5})), {}) == {"lsn": 5}
 
 
 def test_state_of_another_form_is_passed_to_the_tap() -> None:
     """ST5: a tap may migrate states of its earlier versions."""
     old = {"people": {"seen": 3}, "bookmarks": None, "currently_syncing": "people"}
-    assert make_document(parsed(old), select_streams("people")) == {"people": {"seen": 3}}
+    assert make_document(parse(old), select_streams("people")) == {"people": {"seen": 3}}
 
 
 def test_changes_of_the_state_document_do_not_affect_the_input() -> None:
-    given_ = parsed([{"data": SINGER}, whole(stream(deepcopy(AT)), shared={"l": [1]})])
+    given_ = parse([{"data": SINGER}, global_state(stream(deepcopy(AT)), shared={"l": [1]})])
     before = deepcopy(given_)
     document = make_document(given_, select_streams("people"))
     document["bookmarks"]["people"]["replication_key_value"] = "x"
@@ -312,7 +314,7 @@ DAYS = {"partitions": [{"context": {"shop": 1}, "replication_key": "day"}]}
 
 
 @pytest.mark.parametrize(
-    ("selected", "states", "kept"),
+    ("selected", "states", "expected"),
     [
         (["shops", "visits"], {"shops": SHOP, "visits": DAYS}, {"shops", "visits"}),
         (["shops", "visits"], {"shops": SHOP, "visits": {}}, {"shops", "visits"}),
@@ -325,11 +327,11 @@ DAYS = {"partitions": [{"context": {"shop": 1}, "replication_key": "day"}]}
         (["shops", "visits", "people"], {"shops": SHOP, "people": AT}, {"people"}),
     ],
 )
-def test_child_without_a_state_resets_its_parent(selected, states, kept) -> None:
+def test_child_without_a_state_resets_its_parent(selected, states, expected) -> None:
     """RD6, ST3, ST13: otherwise children of older parent records would be lost."""
-    given_ = parsed([stream(state, name) for name, state in states.items()])
-    document = make_document(given_, select_streams(*selected))
-    assert set(document.get("bookmarks", {})) == kept
+    input_state = parse([stream(state, name) for name, state in states.items()])
+    document = make_document(input_state, select_streams(*selected))
+    assert set(document.get("bookmarks", {})) == expected
 
 
 VALUES = st.recursive(
@@ -358,10 +360,10 @@ def test_state_of_a_tap_round_trips(bookmarks, form) -> None:
     states = [stream(state, name) for name, state in bookmarks.items()]
     text = {
         "STREAM": json.dumps(states),
-        "GLOBAL": json.dumps(whole(*states)),
+        "GLOBAL": json.dumps(global_state(*states)),
         "LEGACY": json.dumps({"bookmarks": bookmarks}),
-        "lines": lines(*map(message, states)),
-        "dumped": json.dumps([{**DUMPED, "global_": whole(*states)["global"]}]),
+        "lines": lines(*map(state_message, states)),
+        "dumped": json.dumps([{**DUMPED, "global_": global_state(*states)["global"]}]),
     }[form]
     document = make_document(parse_states(text, "f"), SELECTED)
     assert document.get("bookmarks", {}) == bookmarks

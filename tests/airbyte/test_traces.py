@@ -24,19 +24,19 @@ from tap_core.protocols.error_classification import failure_type, summarize_erro
 CONFIG, SYSTEM, TRANSIENT = "config_error", "system_error", "transient_error"
 
 
-def behind(outer: Exception, inner: Exception) -> Exception:
+def add_cause(outer: Exception, inner: Exception) -> Exception:
     outer.__cause__ = inner
     return outer
 
 
-def response(status: int) -> requests.Response:
-    found = requests.Response()
-    found.status_code = status
-    return found
+def make_response(status: int) -> requests.Response:
+    response = requests.Response()
+    response.status_code = status
+    return response
 
 
-def with_response(error: Any, status: int) -> Any:
-    error.response = response(status)
+def attach_response(error: Any, status: int) -> Any:
+    error.response = make_response(status)
     return error
 
 
@@ -64,27 +64,27 @@ class InternalError(Exception):
         (StateFileError("a state"), CONFIG),
         (StreamMapConfigError("a map"), CONFIG),
         (FatalAPIError("401 Client Error: Unauthorized for path: /users"), CONFIG),
-        (with_response(FatalAPIError("not so"), 403), CONFIG),
-        (requests.HTTPError("no", response=response(401)), CONFIG),
+        (attach_response(FatalAPIError("not so"), 403), CONFIG),
+        (requests.HTTPError("no", response=make_response(401)), CONFIG),
         (AccessTokenError("no token", status=400), CONFIG),
         (AccessTokenError("no token", status=401), CONFIG),
         (OperationalError("x", "28P01"), CONFIG),
         (OperationalError("password authentication failed for user"), CONFIG),
         (OperationalError("permission denied for schema public", "42501"), CONFIG),
-        (behind(RuntimeError("outer"), ConfigValidationError("inner")), CONFIG),
-        (RetriableAPIError("busy", response(429)), TRANSIENT),
-        (RetriableAPIError("busy", response(503)), TRANSIENT),
+        (add_cause(RuntimeError("outer"), ConfigValidationError("inner")), CONFIG),
+        (RetriableAPIError("busy", make_response(429)), TRANSIENT),
+        (RetriableAPIError("busy", make_response(503)), TRANSIENT),
         (RetriableAPIError("an author's own reason"), TRANSIENT),
         (requests.ConnectionError("refused"), TRANSIENT),
         (requests.Timeout("slow"), TRANSIENT),
-        (requests.HTTPError("no", response=response(502)), TRANSIENT),
+        (requests.HTTPError("no", response=make_response(502)), TRANSIENT),
         (AccessTokenError("no answer"), TRANSIENT),
         (AccessTokenError("no answer", status=503), TRANSIENT),
         (ConnectionResetError(104, "reset"), TRANSIENT),
         (TimeoutError("slow"), TRANSIENT),
         (OperationalError("cannot connect", "08006"), TRANSIENT),
         (InternalError("terminating connection due to idle-in-transaction timeout"), TRANSIENT),
-        (behind(RuntimeError("outer"), requests.Timeout("inner")), TRANSIENT),
+        (add_cause(RuntimeError("outer"), requests.Timeout("inner")), TRANSIENT),
         (FatalAPIError("404 Client Error: Not Found for path: /users"), SYSTEM),
         (AccessTokenError("the response has no access_token", status=200), SYSTEM),
         (requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] no"), SYSTEM),
@@ -121,9 +121,9 @@ def test_suppressed_context_is_ignored_in_the_failure_type() -> None:
 
 
 def test_cyclic_causes_are_handled() -> None:
-    one, other = ValueError("one"), ValueError("other")
-    one.__cause__, other.__cause__ = other, one
-    assert failure_type(one) == SYSTEM
+    error, cause = ValueError("one"), ValueError("other")
+    error.__cause__, cause.__cause__ = cause, error
+    assert failure_type(error) == SYSTEM
 
 
 def test_message_advises_the_user() -> None:

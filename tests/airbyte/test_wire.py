@@ -193,11 +193,11 @@ def lines() -> list[bytes]:
 @pytest.fixture
 def logger(lines: list[bytes]) -> Any:
     handler = MessageHandler(lines.append, lambda text: text.replace("hush", "***"))
-    found = logging.getLogger("tap-x.users")
-    found.setLevel(1)
+    tap_logger = logging.getLogger("tap-x.users")
+    tap_logger.setLevel(1)
     with redirect_logging(handler):
-        yield found
-    found.setLevel(logging.NOTSET)
+        yield tap_logger
+    tap_logger.setLevel(logging.NOTSET)
 
 
 def log_messages(lines: list[bytes]) -> list[dict[str, Any]]:
@@ -225,9 +225,9 @@ def test_log_of_an_exception_has_its_stack_trace(logger: Any, lines: list[bytes]
         int("hush")
     except ValueError:
         logger.exception("It failed\nhere.")
-    [found] = log_messages(lines)
-    assert found["stack_trace"].endswith("with base 10: '***'")
-    assert found["message"] == r"tap-x.users: It failed\nhere."
+    [log] = log_messages(lines)
+    assert log["stack_trace"].endswith("with base 10: '***'")
+    assert log["message"] == r"tap-x.users: It failed\nhere."
 
 
 @pytest.mark.parametrize(("text", "value"), [("%d of %d", 1), ("%(all)d", {"some": 1})])

@@ -17,19 +17,19 @@ import airbyte
 from airbyte.caches import DuckDBCache
 
 
-def main(asked):
+def main(request):
     """Run the requested operation, `read` or `write`, and print the result."""
     source = airbyte.get_source(
-        asked.get("name", "tap-shop"),
-        config=asked["configs"][0],
-        local_executable=Path(asked["source"]),
+        request.get("name", "tap-shop"),
+        config=request["configs"][0],
+        local_executable=Path(request["source"]),
     )
     source.check()
     answer = {"streams": source.get_available_streams(), "secrets": secrets(source)}
-    if "destination" in asked:
-        answer["write"] = write(source, asked)
+    if "destination" in request:
+        answer["write"] = write(source, request)
     else:
-        answer["read"] = read(source, asked)
+        answer["read"] = read(source, request)
     print()
     print(json.dumps(answer, default=str))
 
@@ -40,11 +40,11 @@ def secrets(source):
     return [name for name, schema in properties.items() if schema.get("airbyte_secret")]
 
 
-def read(source, asked):
+def read(source, request):
     """Read all streams into a cache, once for each of the configurations."""
-    cache = DuckDBCache(db_path=asked["cache"])
+    cache = DuckDBCache(db_path=request["cache"])
     rounds = []
-    for config in asked["configs"]:
+    for config in request["configs"]:
         source.set_config(config)
         source.select_all_streams()
         result = source.read(cache=cache)
@@ -54,19 +54,19 @@ def read(source, asked):
     return rounds
 
 
-def write(source, asked):
+def write(source, request):
     """Write the chosen streams into a destination, once for each of the configurations."""
     destination = airbyte.get_destination(
         "target-spark",
-        config=asked["destination_config"],
-        local_executable=Path(asked["destination"]),
+        config=request["destination_config"],
+        local_executable=Path(request["destination"]),
     )
     destination.check()
-    cache = DuckDBCache(db_path=asked["cache"])
+    cache = DuckDBCache(db_path=request["cache"])
     rounds = []
-    for config in asked["configs"]:
+    for config in request["configs"]:
         source.set_config(config)
-        source.select_streams(asked.get("streams", "*"))
+        source.select_streams(request.get("streams", "*"))
         result = destination.write(source, cache=False, state_cache=cache)
         rounds.append(
             {
@@ -75,8 +75,8 @@ def write(source, asked):
             }
         )
     # The default of PyAirbyte: records are read into a cache, and then from the cache.
-    kept = source.read(cache=DuckDBCache(db_path=f"{asked['cache']}.2"))
-    result = destination.write(kept)
+    cached = source.read(cache=DuckDBCache(db_path=f"{request['cache']}.2"))
+    result = destination.write(cached)
     rounds.append({"counted": result.processed_records})
     return rounds
 
@@ -87,9 +87,12 @@ def states(cache, source, destination=None):
         source_name=source.name,
         destination_name=destination.name if destination else None,
     )
-    kept = [json.loads(one.model_dump_json()) for one in provider.state_message_artifacts]
+    messages = [
+        json.loads(message.model_dump_json()) for message in provider.state_message_artifacts
+    ]
     return {
-        one["stream"]["stream_descriptor"]["name"]: one["stream"]["stream_state"] for one in kept
+        message["stream"]["stream_descriptor"]["name"]: message["stream"]["stream_state"]
+        for message in messages
     }
 
 

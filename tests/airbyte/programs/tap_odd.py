@@ -99,8 +99,8 @@ class Things(RESTStream):
 class Login(OAuthAuthenticator):
     """An authenticator that sends the refresh token."""
 
-    def __init__(self, token, **how):
-        super().__init__(**how)
+    def __init__(self, token, **options):
+        super().__init__(**options)
         self._token = token
 
     @property

@@ -1,6 +1,6 @@
 """A tap that prints, writes messages itself, exits, waits or uses threads.
 
-The setting `way` selects the behaviour.
+The setting `action` selects the behaviour.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ class Numbers(Stream):
 
     def get_records(self, context):
         since = self.get_starting_replication_key_value(context) or 0
-        way = self.config.get("way")
+        action = self.config.get("action")
         for number in range(since, self.config.get("rows", ROWS)):
             if number == 150:
-                self.at_150(way)
+                self.at_150(action)
             yield {"id": number, "text": "x" * (number % 50)}
 
-    def at_150(self, way):
-        if way == "prints":
+    def at_150(self, action):
+        if action == "prints":
             print("no line of the protocol's")
             os.write(1, b"half a line")
             subprocess.run(["echo", "a child's line"], check=True)
-        elif way == "writes":
+        elif action == "writes":
             record = {"id": -1, "text": "by hand"}
             self._tap.write_message(RecordMessage(self.name, record))
             self._tap.message_writer.write_message(RecordMessage(self.name, {"id": -2}))
             self._tap.write_message(StateMessage({"bookmarks": {"numbers": {"mine": 1}}}))
-        elif way == "leaves":
+        elif action == "leaves":
             sys.exit(0)
-        elif way == "waits":
+        elif action == "waits":
             for _ in range(600):
                 time.sleep(0.1)
                 self.logger.info("still waiting")
@@ -112,7 +112,7 @@ class TapWays(Tap):
     name = "tap-ways"
     max_parallel_streams = 3
     config_jsonschema = th.PropertiesList(
-        th.Property("way", th.StringType),
+        th.Property("action", th.StringType),
         th.Property("rows", th.IntegerType),
     ).to_dict()
 

@@ -17,32 +17,32 @@ from airbyte_protocol.models import AirbyteMessage, AirbyteStateBlob
 from pydantic import BaseModel, ValidationError
 
 
-def faults(line: bytes) -> Iterator[str]:
+def list_errors(line: bytes) -> Iterator[str]:
     """Yield the errors of one line."""
     try:
         # Strict: no text is taken for a number. Its floats may be written without a point.
         message = AirbyteMessage.model_validate_json(line, strict=True)
     except ValidationError as error:
-        for one in error.errors(include_url=False):
-            yield f"{'.'.join(map(str, one['loc']))}: {one['msg']}"
+        for detail in error.errors(include_url=False):
+            yield f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}"
     else:
-        yield from unknown(message, "")
+        yield from list_unknown_properties(message, "")
 
 
-def unknown(model: BaseModel, place: str) -> Iterator[str]:
+def list_unknown_properties(model: BaseModel, path: str) -> Iterator[str]:
     """Yield the properties that are in no model, except the contents of a state."""
     for name in model.model_extra or ():
-        yield f"{place}{name}: no such property"
+        yield f"{path}{name}: no such property"
     for name, value in model:
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, BaseModel) and not isinstance(one, AirbyteStateBlob):
-                yield from unknown(one, f"{place}{name}.")
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, BaseModel) and not isinstance(child, AirbyteStateBlob):
+                yield from list_unknown_properties(child, f"{path}{name}.")
 
 
 def main() -> None:
     """Read standard input to its end."""
     for number, line in enumerate(sys.stdin.buffer):
-        found_faults: list[Any] = list(faults(line))
+        found_faults: list[Any] = list(list_errors(line))
         if found_faults:
             print(json.dumps({"line": number, "faults": found_faults}))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.airbyte.models import model_faults, needs_models
-from tests.airbyte.pyairbyte import ask_pyairbyte, executable, needs_pyairbyte
+from tests.airbyte.pyairbyte import ask_pyairbyte, needs_pyairbyte, write_executable
 from tests.airbyte.rules import write_faults
 from tests.airbyte.running import PROGRAMS, TAP_SHOP, TOKEN, Run, airbyte, configured, environment
 from tests.peers import missing_reason, peer_python
@@ -83,8 +83,8 @@ def test_shell_pipe_resumes_from_the_states_that_it_printed(
     chosen = configured(catalog, mode="incremental")
     (tmp_path / "catalog.json").write_text(json.dumps(chosen))
     (tmp_path / "target.json").write_text(json.dumps({"path": str(tmp_path / "warehouse")}))
-    executable(tmp_path / "tap-shop", TAP_SHOP)
-    executable(tmp_path / "target-spark", TARGET)
+    write_executable(tmp_path / "tap-shop", TAP_SHOP)
+    write_executable(tmp_path / "target-spark", TARGET)
     read = "./tap-shop read --config config.json --catalog catalog.json"
     load = "./target-spark write --config target.json --catalog catalog.json"
     for days, given in ((5, ""), (7, "--state state.jsonl ")):
@@ -114,8 +114,8 @@ def test_pyairbyte_writes_twice_and_resumes_from_stored_states(
     names = ["colours", "orders", "readings"]
     answer = ask_pyairbyte(
         tmp_path,
-        source=executable(tmp_path / "tap-shop", TAP_SHOP),
-        destination=executable(tmp_path / "target-spark", TARGET),
+        source=write_executable(tmp_path / "tap-shop", TAP_SHOP),
+        destination=write_executable(tmp_path / "target-spark", TARGET),
         destination_config={"path": str(tmp_path / "warehouse")},
         cache=str(tmp_path / "cache.duckdb"),
         configs=[{"token": TOKEN, "days": 5}, {"token": TOKEN, "days": 7}],
