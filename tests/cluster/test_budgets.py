@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.jobs import Job
 from tests.cluster.standalone import Standalone
-from tests.extract.counting_server import Counting, longest_pause, most_in_a_second
+from tests.extract.counting_server import Counting, longest_pause, max_in_period
 from tests.server_thread import serve_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
@@ -39,7 +39,7 @@ def test_rate_limit_applies_to_all_executors_together(
     moments = source.moments("/slow")
     assert len(moments) == 48
     assert len(source.processes) > 1
-    assert most_in_a_second(moments) <= 8 + 1 + SLOTS
+    assert max_in_period(moments) <= 8 + 1 + SLOTS
     assert moments[-1] - moments[0] >= 47 / 8 - 0.5
 
 

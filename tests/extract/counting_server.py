@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["Counting", "longest_pause", "most_in_a_second"]
+__all__ = ["Counting", "longest_pause", "max_in_period"]
 
 
 class Counting(ThreadingHTTPServer):
@@ -25,15 +25,15 @@ class Counting(ThreadingHTTPServer):
         with self._lock:
             self.processes.add(process)
             self.arrivals.append((time.monotonic(), path))
-            refused, self.refuse_once = self.refuse_once, None
-        return refused
+            retry_after, self.refuse_once = self.refuse_once, None
+        return retry_after
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
     def moments(self, path: str = "") -> list[float]:
-        return sorted(moment for moment, asked in self.arrivals if asked.startswith(path))
+        return sorted(moment for moment, requested in self.arrivals if requested.startswith(path))
 
 
 class Page(BaseHTTPRequestHandler):
@@ -41,11 +41,11 @@ class Page(BaseHTTPRequestHandler):
     server: Counting
 
     def do_GET(self) -> None:
-        refused = self.server.note(self.path, self.headers.get("X-Process", ""))
+        retry_after = self.server.note(self.path, self.headers.get("X-Process", ""))
         body = b'[{"id": 1}]'
-        self.send_response(200 if refused is None else 429)
-        if refused is not None:
-            self.send_header("Retry-After", f"{refused:.0f}")
+        self.send_response(200 if retry_after is None else 429)
+        if retry_after is not None:
+            self.send_header("Retry-After", f"{retry_after:.0f}")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -54,9 +54,9 @@ class Page(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def most_in_a_second(moments: list[float], seconds: float = 1.0) -> int:
+def max_in_period(moments: list[float], seconds: float = 1.0) -> int:
     """Return the largest number of requests within any period of ``seconds``."""
-    return max(sum(begin <= each < begin + seconds for each in moments) for begin in moments)
+    return max(sum(begin <= moment < begin + seconds for moment in moments) for begin in moments)
 
 
 def longest_pause(moments: list[float]) -> float:

@@ -68,10 +68,10 @@ class Declared(make_tap_class(Path(__file__).with_name("limited_manifest.yaml"))
     """Tap for the source of this module as a manifest with an API budget."""
 
 
-def limited(jobs: Any, start: Any, done: Any) -> None:
-    """Read all contexts of the streams of each job; put the number of records into ``done``."""
+def limited(jobs: Any, start: Any, results: Any) -> None:
+    """Read all contexts of the streams of each job; put the number of records into ``results``."""
     while (job := jobs.get()) is not None:
-        done.put(_tried(*job, start))
+        results.put(_tried(*job, start))
 
 
 def _tried(source: TapSpec, names: Sequence[str], start: Any) -> int | str:

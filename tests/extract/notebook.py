@@ -1,7 +1,7 @@
 """A program that reads a tap as DataFrames, as in a notebook, and prints the results as JSON.
 
 Its one argument is a JSON object: ``conf`` of Spark, ``folder`` to work in, ``secret``, and
-``lasts`` if Spark retries failed tasks. Settings with the secret come from a file and from a
+``kills_worker`` if Spark retries failed tasks. Settings with the secret come from a file and from a
 registered class. The pages of Spark's UI are saved in ``folder``.
 """
 
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 TAP = "tests.extract.sample_taps:SampleTap"
 
 
-def main(conf: dict[str, str], folder: str, secret: str, *, lasts: bool) -> None:
+def main(conf: dict[str, str], folder: str, secret: str, *, kills_worker: bool) -> None:
     """Read, query, write and fail; print the results as JSON on the last line."""
-    place = Path(folder)
+    base = Path(folder)
     builder = SparkSession.builder
     for name, value in conf.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    (place / "visits").mkdir()
-    settings = {"visits": str(place / "visits"), "api_token": secret}
-    (place / "config.json").write_text(json.dumps(settings))
-    seen: dict[str, Any] = {}
+    (base / "visits").mkdir()
+    settings = {"visits": str(base / "visits"), "api_token": secret}
+    (base / "config.json").write_text(json.dumps(settings))
+    results: dict[str, Any] = {}
 
     def read(stream: str, **options: str) -> DataFrameReader:
         reader = spark.read.format("tap").option("tap", TAP).option("stream", stream)
-        return reader.option("config", str(place / "config.json")).options(**options)
+        return reader.option("config", str(base / "config.json")).options(**options)
 
     spark.dataSource.register(register_source("shop", settings, tap=TAP))
     shop = spark.read.format("shop").option("stream", "orders").load()
-    seen["registered"] = shop.count()
+    results["registered"] = shop.count()
     read("notes").load().createOrReplaceTempView("notes")
     spark.sql("CREATE TABLE kept USING parquet AS SELECT user, count(*) AS n FROM notes GROUP BY 1")
-    seen["notes"] = sorted(map(tuple, spark.table("kept").collect()))
+    results["notes"] = sorted(map(tuple, spark.table("kept").collect()))
     shop.explain(mode="formatted")
     failing = {**settings, "fails": "south"}
-    seen["error"] = _error(spark, failing)
-    if lasts:
+    results["error"] = _error(spark, failing)
+    if kills_worker:
         spark.dataSource.register(
             register_source("dying", {**failing, "how": "kill", "times": 1}, tap=TAP)
         )
         dying = spark.read.format("dying").option("stream", "orders").load()
-        seen["killed"] = sorted(map(tuple, dying.groupBy("region").count().collect()))
-    _save_ui_pages(spark, place / "ui")
+        results["killed"] = sorted(map(tuple, dying.groupBy("region").count().collect()))
+    _save_ui_pages(spark, base / "ui")
     spark.stop()
-    print(json.dumps(seen))
+    print(json.dumps(results))
 
 
 def _error(spark: SparkSession, settings: dict[str, Any]) -> str:
@@ -74,8 +74,8 @@ def _save_ui_pages(spark: SparkSession, folder: Path) -> None:
     folder.mkdir()
     address = spark.sparkContext.uiWebUrl
     about = f"{address}/api/v1/applications/{spark.sparkContext.applicationId}"
-    asked = {"sql": "/sql?details=true&length=1000", "stages": "/stages", "conf": "/environment"}
-    for name, path in asked.items():
+    pages = {"sql": "/sql?details=true&length=1000", "stages": "/stages", "conf": "/environment"}
+    for name, path in pages.items():
         with urllib.request.urlopen(about + path) as answer:  # noqa: S310 - loopback
             (folder / name).write_bytes(answer.read())
 

@@ -154,9 +154,9 @@ class Orders(Sample):
         start = self.get_starting_timestamp(context)
         first = start.strftime(_FORM) if start else ""
         for number in reversed(range(self.config["rows"])):
-            at = f"2024-01-{number // _HOURS + 1:02}T{number % _HOURS:02}:00:00Z"
-            if at >= first:
-                yield {"id": number, "updated_at": at, "note": f"order {number}"}
+            updated_at = f"2024-01-{number // _HOURS + 1:02}T{number % _HOURS:02}:00:00Z"
+            if updated_at >= first:
+                yield {"id": number, "updated_at": updated_at, "note": f"order {number}"}
 
 
 class Prices(Orders):

@@ -71,9 +71,9 @@ def test_start_and_loading_are_included_in_the_time() -> None:
 def test_simulation_with_measured_costs_is_deterministic() -> None:
     """Two runs give equal numbers; more executors are faster, but less than linearly."""
     workload = replace(WORKLOAD, work_units=2_000)
-    one, many = (simulate(workload, COSTS, count).wall for count in (1, 10))
-    assert (one, many) == tuple(simulate(workload, COSTS, count).wall for count in (1, 10))
-    assert many < one < 10 * many
+    single, several = (simulate(workload, COSTS, count).wall for count in (1, 10))
+    assert (single, several) == tuple(simulate(workload, COSTS, count).wall for count in (1, 10))
+    assert several < single < 10 * several
 
 
 def test_executors_start_their_tasks_in_parallel() -> None:

@@ -49,10 +49,10 @@ class Shop:
 
     def visits(self) -> Counter[str]:
         """Return the number of reads per context since the last call."""
-        found = Counter(path.name.rpartition(".")[0] for path in self.visited.iterdir())
+        counts = Counter(path.name.rpartition(".")[0] for path in self.visited.iterdir())
         for path in self.visited.iterdir():
             path.unlink()
-        return found
+        return counts
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def read(spark: SparkSession, shop: Shop) -> Callable[..., DataFrameReader]:
 
 def rows(request: ReadOptions) -> list[tuple[Any, ...]]:
     """Return the rows of a stream, read group by group in this process."""
-    found = (batch for group in plan_groups(request) for batch in read_batches(request, group))
-    return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+    batches = (batch for group in plan_groups(request) for batch in read_batches(request, group))
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
 # ------------------------------------------------------------------------- partitions
@@ -91,8 +91,8 @@ def test_each_context_is_a_spark_partition(
 ):
     """A child stream has one partition per parent record; only the parents are read for it."""
     groups = plan_groups(shop.request(stream))
-    found = [part and part.context for group in groups for part in group.parts]
-    assert sorted(found, key=str) == sorted(contexts, key=str)
+    actual = [part and part.context for group in groups for part in group.parts]
+    assert sorted(actual, key=str) == sorted(contexts, key=str)
     assert len(groups) == len(contexts)
     visited = shop.visits()
     assert visited.total() == read_by_the_driver
@@ -128,9 +128,9 @@ def test_option_state_continues_from_the_bookmarks(shop: Shop, tmp_path: Path):
     }
     state = json.dumps({"bookmarks": {"orders": {"partitions": [entry]}}})
     (tmp_path / "state.json").write_text(state)
-    for given in (state, str(tmp_path / "state.json")):
-        found = Counter(row[0] for row in rows(shop.request("orders", {"state": given})))
-        assert found == {"north": 6, "south": 30, "east": 30, "west": 30}
+    for option in (state, str(tmp_path / "state.json")):
+        counts = Counter(row[0] for row in rows(shop.request("orders", {"state": option})))
+        assert counts == {"north": 6, "south": 30, "east": 30, "west": 30}
     journal = {"replication_key": "id", "replication_key_value": 28}
     state = json.dumps({"bookmarks": {"journal": journal}})
     assert [row[0] for row in rows(shop.request("journal", {"state": state}))] == [28, 29]
@@ -143,8 +143,8 @@ def test_columns_are_the_selected_properties_of_the_catalog(shop: Shop, tmp_path
     """The catalog deselects properties; its selection of streams is ignored."""
     catalog = SampleTap(config={"visits": ""}).catalog_dict
     for entry in catalog["streams"]:
-        for each in entry["metadata"]:
-            each["metadata"]["selected"] = each["breadcrumb"] not in ([], ["properties", "note"])
+        for item in entry["metadata"]:
+            item["metadata"]["selected"] = item["breadcrumb"] not in ([], ["properties", "note"])
     (tmp_path / "catalog.json").write_text(json.dumps(catalog))
     request = shop.request("orders", {"catalog": str(tmp_path / "catalog.json")}, rows=1)
     assert list(request.table_schema.types) == ["region", "id", "updated_at"]
@@ -217,7 +217,7 @@ def test_secret_settings_are_rejected_in_options(shop: Shop):
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "reason"),
     [
         ({"stream": ""}, "The option stream is missing"),
         (
@@ -234,11 +234,11 @@ def test_secret_settings_are_rejected_in_options(shop: Shop):
         ({"numbers_as_decimal": "5,9"}, "no more places than digits"),
     ],
 )
-def test_invalid_option_is_rejected_with_a_hint(shop: Shop, options: dict[str, str], why: str):
+def test_invalid_option_is_rejected_with_a_hint(shop: Shop, options: dict[str, str], reason: str):
     """The error is raised before anything is read, and names the correct values."""
     with pytest.raises(UnsupportedError) as error:
         shop.request("orders", options)
-    assert why in str(error.value)
+    assert reason in str(error.value)
 
 
 @pytest.mark.parametrize("option", ["catalog", "state"])
@@ -273,10 +273,10 @@ def test_retried_context_has_its_rows_once(
 ):
     """A context is read again after a failure, and the rows of the failed try are discarded."""
     monkeypatch.setattr("target_spark.extract.retry.time.sleep", lambda _: None)
-    for how in ("raise", "exit"):
-        settings = {"fails": "south", "times": 2, "how": how, "api_token": SECRET}
-        found = rows(shop.request("orders", {"tries": "3"}, **settings))
-        assert len(found) == len(set(found)) == 120
+    for failure in ("raise", "exit"):
+        settings = {"fails": "south", "times": 2, "how": failure, "api_token": SECRET}
+        result = rows(shop.request("orders", {"tries": "3"}, **settings))
+        assert len(result) == len(set(result)) == 120
         assert shop.visits()["orders.south"] == 3
     assert SECRET not in capfd.readouterr().err
 
@@ -358,8 +358,8 @@ def test_stream_is_read_as_a_dataframe(
     )
     assert len(orders.limit(5).collect()) == 5
     orders.write.format("delta").save(str(tmp_path / "table"))
-    found = spark.read.format("delta").load(str(tmp_path / "table")).collect()
-    assert {(row.region, row.id, row.note) for row in found} == {
+    saved = spark.read.format("delta").load(str(tmp_path / "table")).collect()
+    assert {(row.region, row.id, row.note) for row in saved} == {
         (region, number, f"order {number}") for region in REGIONS for number in range(30)
     }
 
@@ -388,15 +388,15 @@ def test_invalid_value_is_an_error_or_null_by_option(read: Callable[..., DataFra
     """An invalid value fails the query, or with the option becomes null."""
     with pytest.raises(Exception, match="record 3 does not fit: whole: not an integer of 64 bits"):
         read("kinds", odd=True).load().collect()
-    odd = read("kinds", odd=True).option("misfits", "null").load().where("id = 3")
-    assert [(row.whole, row.text) for row in odd.collect()] == [(None, "kept")]
+    replaced = read("kinds", odd=True).option("misfits", "null").load().where("id = 3")
+    assert [(row.whole, row.text) for row in replaced.collect()] == [(None, "kept")]
 
 
 @pytest.mark.spark
 def test_registered_settings_are_not_shown_in_plans(spark: SparkSession, shop: Shop):
     """A registered data source class contains its settings; query plans do not show them."""
-    given = {"visits": str(shop.visited), "rows": 1, "api_token": SECRET}
-    spark.dataSource.register(register_source("shop", given, tap=TAP))
+    settings = {"visits": str(shop.visited), "rows": 1, "api_token": SECRET}
+    spark.dataSource.register(register_source("shop", settings, tap=TAP))
     orders = spark.read.format("shop").option("stream", "orders").load()
     assert orders.count() == len(REGIONS)
     for mode in ("extended", "formatted"):

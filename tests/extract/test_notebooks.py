@@ -30,16 +30,20 @@ _CONF: Mapping[str, str] = {
 }
 
 
-def run(folder: Path, conf: Mapping[str, str], *, lasts: bool) -> dict[str, Any]:
+def run(folder: Path, conf: Mapping[str, str], *, kills_worker: bool) -> dict[str, Any]:
     """Run the notebook; save its output in ``folder`` and return its last line as JSON."""
     for name in ("work", "events"):
         (folder / name).mkdir(parents=True)
-    own = {
+    folders = {
         "spark.eventLog.dir": (folder / "events").as_uri(),
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
     }
-    arguments = {"conf": {**_CONF, **own, **conf}, "folder": str(folder / "work"), "lasts": lasts}
-    done = subprocess.run(
+    arguments = {
+        "conf": {**_CONF, **folders, **conf},
+        "folder": str(folder / "work"),
+        "kills_worker": kills_worker,
+    }
+    process = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -53,16 +57,16 @@ def run(folder: Path, conf: Mapping[str, str], *, lasts: bool) -> dict[str, Any]
         check=False,
         timeout=900,
     )
-    (folder / "said").write_text(done.stdout + done.stderr)
-    assert done.returncode == 0, done.stderr[-5000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    (folder / "said").write_text(process.stdout + process.stderr)
+    assert process.returncode == 0, process.stderr[-5000:]
+    results: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    return results
 
 
-def check(seen: Mapping[str, Any]) -> None:
-    assert seen["registered"] == 30 * len(REGIONS)
-    assert seen["notes"] == sorted([f"{region}{n}", 30] for region in REGIONS for n in range(2))
-    assert "Stream orders, in the context {'region': 'south'}: ValueError" in seen["error"]
+def check(results: Mapping[str, Any]) -> None:
+    assert results["registered"] == 30 * len(REGIONS)
+    assert results["notes"] == sorted([f"{region}{n}", 30] for region in REGIONS for n in range(2))
+    assert "Stream orders, in the context {'region': 'south'}: ValueError" in results["error"]
 
 
 def find_files_with(secret: str, folder: Path) -> Iterator[Path]:
@@ -74,10 +78,10 @@ def find_files_with(secret: str, folder: Path) -> Iterator[Path]:
 
 def test_spark_stores_no_secret_of_the_settings(tmp_path: Path):
     """Plans, UI, event log, errors and output contain no secret of the settings."""
-    check(run(tmp_path / "here", {"spark.master": "local[2]"}, lasts=False))
+    check(run(tmp_path / "here", {"spark.master": "local[2]"}, kills_worker=False))
     assert not list(find_files_with(SECRET, tmp_path))
-    for shown in ("events", "work/ui"):
-        assert list(find_files_with("stream=notes", tmp_path / "here" / shown)), (
+    for subfolder in ("events", "work/ui"):
+        assert list(find_files_with("stream=notes", tmp_path / "here" / subfolder)), (
             "options are in plans"
         )
 
@@ -86,8 +90,8 @@ def test_cluster_reads_the_same_rows(tmp_path: Path):
     """Executors read the same rows, also if a worker dies; their logs contain no secret."""
     with Standalone(tmp_path / "cluster") as cluster:
         conf = {**cluster.spark, "spark.master": cluster.master}
-        seen = run(tmp_path / "there", conf, lasts=True)
-    check(seen)
-    assert seen["killed"] == sorted([region, 30] for region in REGIONS)
-    assert "trying again" not in seen["error"]
+        results = run(tmp_path / "there", conf, kills_worker=True)
+    check(results)
+    assert results["killed"] == sorted([region, 30] for region in REGIONS)
+    assert "trying again" not in results["error"]
     assert not list(find_files_with(SECRET, tmp_path))

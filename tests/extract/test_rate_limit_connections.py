@@ -118,14 +118,14 @@ def test_flood_of_connections_without_the_key_does_not_exhaust_descriptors(data)
         early._close()
         late._close()
         driver.say("end")
-        before, most = map(int, driver.line().split())
-        left = int(driver.line())
+        before, peak = map(int, driver.line().split())
+        after = int(driver.line())
         process.wait(60)
         assert process.stderr is not None
         assert process.stderr.read() == ""
         assert process.returncode == 0
-    assert most - before < 100
-    assert left <= before
+    assert peak - before < 100
+    assert after <= before
 
 
 def where(limiter: RateLimitServer) -> tuple[str, int]:
@@ -143,7 +143,7 @@ def test_more_workers_than_connections_are_all_served(monkeypatch):
     monkeypatch.setattr(authenticated_server, "_MAX_CONNECTIONS", 4)
     monkeypatch.setattr("target_spark.extract.rate_limit_server._FIRST_PAUSE_SECONDS", 0.01)
     with RateLimitServer(bind="0.0.0.0") as limiter:  # noqa: S104  each client has another address
-        reserving = [each.counters() for each in clients(limiter, 7)]
+        reserving = [address.counters() for address in clients(limiter, 7)]
         try:
             for _ in range(3):
                 assert all(client.reserve("a", EVEN).is_taken for client in reserving)
@@ -162,16 +162,16 @@ def test_worker_that_connects_during_a_flood_gets_its_reservation(monkeypatch):
 
         def flood() -> None:
             while not is_over.is_set():
-                with contextlib.suppress(OSError), socket.socket() as made:
-                    made.settimeout(1)
-                    made.connect(where(limiter))
+                with contextlib.suppress(OSError), socket.socket() as connection:
+                    connection.settimeout(1)
+                    connection.connect(where(limiter))
 
         threads = [threading.Thread(target=flood) for _ in range(3)]
         for thread in threads:
             thread.start()
         try:
-            for each in clients(limiter, 5):
-                client = each.counters()
+            for address in clients(limiter, 5):
+                client = address.counters()
                 assert client.reserve("a", EVEN).is_taken
                 client._close()
         finally:
@@ -200,7 +200,7 @@ def test_slow_handshake_is_aborted_at_the_deadline(monkeypatch):
 
 
 def refusals(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [one for one in caplog.records if "not accepted" in one.getMessage()]
+    return [record for record in caplog.records if "not accepted" in record.getMessage()]
 
 
 def test_driver_without_descriptors_logs_it_once_and_continues(caplog):
@@ -222,4 +222,4 @@ def test_driver_without_descriptors_logs_it_once_and_continues(caplog):
             client.settimeout(60)
             assert len(read.readline()) == 33
     assert len(refusals(caplog)) == 1
-    assert "asyncio" not in {one.name for one in caplog.records}
+    assert "asyncio" not in {record.name for record in caplog.records}

@@ -18,7 +18,7 @@ from target_spark.errors import RateLimitServerError
 from target_spark.extract import rate_limit_server as module
 from target_spark.extract.rate_limit_server import RateLimitAddress, RateLimitServer, StaticShare
 from target_spark.extract.tap_factory import TapSpec
-from tests.extract.counting_server import Counting, longest_pause, most_in_a_second
+from tests.extract.counting_server import Counting, longest_pause, max_in_period
 from tests.extract.limited_taps import REQUESTS_PER_STREAM, limited
 from tests.server_thread import serve_in_thread
 
@@ -31,8 +31,8 @@ SLOTS = 4
 
 @pytest.fixture
 def server() -> Iterator[Counting]:
-    with serve_in_thread(Counting()) as made:
-        yield made
+    with serve_in_thread(Counting()) as counting_server:
+        yield counting_server
 
 
 class Processes:
@@ -64,9 +64,9 @@ class Processes:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Processes]:
-    made = Processes()
-    yield made
-    made.end()
+    pool = Processes()
+    yield pool
+    pool.end()
 
 
 class TimedCounters:
@@ -78,8 +78,8 @@ class TimedCounters:
 
     @classmethod
     def of(cls, limiter: RateLimitServer) -> TimedCounters:
-        limiter._counters = made = cls(limiter._counters)
-        return made
+        limiter._counters = counters = cls(limiter._counters)
+        return counters
 
     def reserve(self, *arguments: Any) -> Any:
         self.first = min(self.first, time.monotonic())
@@ -101,13 +101,13 @@ def test_processes_share_the_rate_limits_of_a_tap_and_its_streams(server, proces
     """All processes together send at most 20 requests per second, and 8 to the slow stream."""
     with RateLimitServer() as limiter:
         counters = TimedCounters.of(limiter)
-        found = processes.read(create_source(server, limiter), "slow", "other")
-    assert found == [2 * REQUESTS_PER_STREAM] * SLOTS
+        counts = processes.read(create_source(server, limiter), "slow", "other")
+    assert counts == [2 * REQUESTS_PER_STREAM] * SLOTS
     moments, slow = server.moments(), server.moments("/slow")
     assert len(moments) == SLOTS * 2 * REQUESTS_PER_STREAM
     # the slots are even; each process may be late with one reserved slot
-    assert most_in_a_second(moments) <= 20 + 1 + SLOTS
-    assert most_in_a_second(slow) <= 8 + 1 + SLOTS
+    assert max_in_period(moments) <= 20 + 1 + SLOTS
+    assert max_in_period(slow) <= 8 + 1 + SLOTS
     assert moments[-1] - counters.first >= (len(moments) - 1) / 20
     assert slow[-1] - counters.first >= (len(slow) - 1) / 8
 
@@ -120,7 +120,7 @@ def test_api_budget_of_a_manifest_is_shared_by_all_processes(server, processes):
         processes.read(create_source(server, limiter, "Declared"), "users")
     moments = server.moments()
     assert len(moments) == SLOTS * 3
-    assert most_in_a_second(moments, 0.9) <= 5 + SLOTS
+    assert max_in_period(moments, 0.9) <= 5 + SLOTS
     assert moments[-1] - counters.first >= 2
 
 
@@ -160,8 +160,8 @@ def test_silent_or_invalid_client_does_not_delay_others():
     """A connection that sends nothing or garbage does not block other connections."""
     with RateLimitServer() as limiter:
         where = (limiter.address.host, limiter.address.port)
-        with socket.create_connection(where), socket.create_connection(where) as loud:
-            loud.sendall(b"x" * 200_000 + b"\n")
+        with socket.create_connection(where), socket.create_connection(where) as invalid:
+            invalid.sendall(b"x" * 200_000 + b"\n")
             assert limiter.address.counters().reserve("a", even(1)).wait == 0
 
 
@@ -231,22 +231,22 @@ def test_server_reserves_like_counters_in_process():
     with RateLimitServer() as limiter:
         counters = limiter.address.counters()
         for _ in range(3):
-            mine, theirs = local.reserve("a", window), counters.reserve("a", window)
-            assert mine.is_taken == theirs.is_taken
-            assert mine.wait == pytest.approx(theirs.wait, abs=60)
+            expected, actual = local.reserve("a", window), counters.reserve("a", window)
+            assert expected.is_taken == actual.is_taken
+            assert expected.wait == pytest.approx(actual.wait, abs=60)
 
 
 def test_static_shares_never_send_at_the_same_time(monkeypatch):
     """Eight shares of 10 requests per second are always a tenth of a second apart."""
     now = 1_800_000_000.123
     monkeypatch.setattr(time, "time", lambda: now)
-    taken = []
+    moments = []
     for number in range(8):
         counters = pickle_and_load(StaticShare(number, 8)).counters()
-        taken += [now + counters.reserve("a", even(10)).wait for _ in range(20)]
-    taken.sort()
-    assert min(b - a for a, b in pairwise(taken)) == pytest.approx(0.1, abs=1e-4)
-    assert taken[0] - now <= 0.1 + 1e-4
+        moments += [now + counters.reserve("a", even(10)).wait for _ in range(20)]
+    moments.sort()
+    assert min(b - a for a, b in pairwise(moments)) == pytest.approx(0.1, abs=1e-4)
+    assert moments[0] - now <= 0.1 + 1e-4
 
 
 def test_static_share_waits_for_a_reported_limit(monkeypatch):

@@ -57,17 +57,17 @@ def write_settings(folder: Path, **settings: Any) -> str:
     return str(path)
 
 
-def target_spark(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "target_spark", *words],
+def target_spark(*arguments: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "-m", "target_spark", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
         timeout=600,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.mark.spark
@@ -78,9 +78,11 @@ def test_backfill_loads_the_range_and_keeps_the_state(tmp_path: Path) -> None:
 
     tables = tmp_path / "tables"
 
-    def run(label: str, *words: str) -> list[tuple[int, str]]:
+    def run(label: str, *arguments: str) -> list[tuple[int, str]]:
         settings = {"path": str(tables), "format": "parquet", "label": label}
-        target_spark("run", "--tap", TAP, "--config", write_settings(tmp_path, **settings), *words)
+        target_spark(
+            "run", "--tap", TAP, "--config", write_settings(tmp_path, **settings), *arguments
+        )
         rows = pyarrow.parquet.read_table(tables / "days").to_pylist()
         return sorted((row["shop"], str(row["day"])) for row in rows if row["label"] == label)
 
@@ -107,22 +109,22 @@ def test_stream_that_overwrites_is_refused(
 ) -> None:
     """The rows of a range would replace the table. The error comes before Spark starts."""
     config = write_settings(tmp_path, path=str(tmp_path), format="parquet", label="x", **settings)
-    words = ["run", "--tap", TAP, "--config", config, "--from", "2026-01-01"]
-    assert TargetSpark.get_command(["run"]).main(words, standalone_mode=False) == 1
+    arguments = ["run", "--tap", TAP, "--config", config, "--from", "2026-01-01"]
+    assert TargetSpark.get_command(["run"]).main(arguments, standalone_mode=False) == 1
     assert "Stream days is written by overwrite" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    "arguments, message",
     [
         (["--to", "2026-01-01"], "--to needs --from"),
         (["--from", "2026-01-01", "--state", "state.json"], "cannot be combined with --state"),
     ],
 )
 def test_invalid_range_is_a_usage_error(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        TargetSpark.get_command(["run"]).main(["run", "--tap", TAP, *words])
+        TargetSpark.get_command(["run"]).main(["run", "--tap", TAP, *arguments])
     assert ended.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())

@@ -27,10 +27,10 @@ MANY = "tests.extract.many_taps:ManyTap"
 ROOT = Path(__file__).parents[2]
 
 
-def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a separate process."""
     return subprocess.run(
-        [sys.executable, "-m", "target_spark", "run", *words],
+        [sys.executable, "-m", "target_spark", "run", *arguments],
         cwd=ROOT,
         env={**os.environ, **env},
         capture_output=True,
@@ -47,7 +47,7 @@ def write_settings(folder: Path, name: str, **settings: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    "arguments, message",
     [
         (["--tap", "tests.nowhere:Tap"], "cannot be imported"),
         (["--tap", ":Tap"], "cannot be imported"),
@@ -70,10 +70,10 @@ def write_settings(folder: Path, name: str, **settings: Any) -> str:
     ],
 )
 def test_invalid_argument_is_named_in_the_error(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error is printed before Spark is started."""
-    code = TargetSpark.get_command(["run"]).main(["run", *words], standalone_mode=False)
+    code = TargetSpark.get_command(["run"]).main(["run", *arguments], standalone_mode=False)
     assert code == 1
     assert message in capsys.readouterr().err
 
@@ -84,8 +84,8 @@ def test_state_may_be_the_output_of_earlier_loads(
     """A file with one state per line is accepted, so the error is that of the tap's settings."""
     states = tmp_path / "states.jsonl"
     states.write_text('{"bookmarks": {}}\n{"bookmarks": {"a": {}}}\n')
-    words = ["run", "--tap", TAP, "--state", str(states)]
-    assert TargetSpark.get_command(["run"]).main(words, standalone_mode=False) == 1
+    arguments = ["run", "--tap", TAP, "--state", str(states)]
+    assert TargetSpark.get_command(["run"]).main(arguments, standalone_mode=False) == 1
     assert "'visits' is a required property" in capsys.readouterr().err
 
 
@@ -170,11 +170,11 @@ def run_without_spark(
     folder: Path, tap: str, state: dict[str, Any] | None = None, **config: Any
 ) -> Any:
     """Run the command in this process with the fixture `loaded`, and return its exit code."""
-    places = {"path": str(folder), "staging": str(folder)}
-    file = write_settings(folder, "c.json", remote="sc://localhost", **places, **config)
-    words = ["run", "--tap", f"{__name__}:{tap}", "--config", file]
-    words += ["--state", write_settings(folder, "state.json", **(state or {}))]
-    return TargetSpark.get_command(["run"]).main(words, standalone_mode=False)
+    folders = {"path": str(folder), "staging": str(folder)}
+    file = write_settings(folder, "c.json", remote="sc://localhost", **folders, **config)
+    arguments = ["run", "--tap", f"{__name__}:{tap}", "--config", file]
+    arguments += ["--state", write_settings(folder, "state.json", **(state or {}))]
+    return TargetSpark.get_command(["run"]).main(arguments, standalone_mode=False)
 
 
 @pytest.mark.usefixtures("loaded")
@@ -195,9 +195,9 @@ def test_stream_with_a_namespace_is_loaded_as_by_a_pipe(
     state = {"bookmarks": {"shop-orders": bookmark}}
     streams = {"shop-orders": settings}
     assert run_without_spark(tmp_path, "OrderTap", state, streams=streams) == 0
-    described = [event for event in loaded if isinstance(event, SchemaEvent)]
+    schemas = [event for event in loaded if isinstance(event, SchemaEvent)]
     rows = [event for event in loaded if isinstance(event, Rows)]
-    assert {event.stream for event in (*described, *rows)} == {StreamId("shop-orders")}
+    assert {event.stream for event in (*schemas, *rows)} == {StreamId("shop-orders")}
     assert sum(len(event.rows) for event in rows) == count
 
 
@@ -238,18 +238,18 @@ def test_context_that_kills_its_process_counts_as_failed(tmp_path: Path) -> None
     tables = tmp_path / "tables"
     target = write_settings(tmp_path, "target.json", path=str(tables), format="parquet")
 
-    def once(**more: Any) -> tuple[subprocess.CompletedProcess[str], set[str]]:
-        tap = write_settings(tmp_path, "tap.json", visits=str(visits), rows=3, **more)
-        done = run("--tap", TAP, "--tap-config", tap, "--config", target)
-        found = pyarrow.parquet.read_table(tables / "orders", columns=["region"])
-        return done, set(found["region"].to_pylist())
+    def once(**settings: Any) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+        tap = write_settings(tmp_path, "tap.json", visits=str(visits), rows=3, **settings)
+        process = run("--tap", TAP, "--tap-config", tap, "--config", target)
+        table = pyarrow.parquet.read_table(tables / "orders", columns=["region"])
+        return process, set(table["region"].to_pylist())
 
-    done, regions = once(fails="south", how="kill")
-    assert done.returncode == 1, done.stderr
-    assert "SIGKILL" in done.stderr
+    process, regions = once(fails="south", how="kill")
+    assert process.returncode == 1, process.stderr
+    assert "SIGKILL" in process.stderr
     assert regions == {"north", "east", "west"}
-    done, regions = once()
-    assert done.returncode == 0, done.stderr
+    process, regions = once()
+    assert process.returncode == 0, process.stderr
     assert regions == {"north", "south", "east", "west"}
 
 
@@ -265,10 +265,10 @@ def test_sdc_sequence_of_a_run_is_lower_than_that_of_a_later_load(tmp_path: Path
     (visits := tmp_path / "visits").mkdir()
     tables = tmp_path / "tables"
     tap = write_settings(tmp_path, "tap.json", visits=str(visits))
-    asked = {"path": str(tables), "format": "parquet", "add_record_metadata": True}
-    target = write_settings(tmp_path, "target.json", **asked)
-    done = run("--tap", MANY, "--tap-config", tap, "--config", target)
-    assert done.returncode == 0, done.stderr
+    settings = {"path": str(tables), "format": "parquet", "add_record_metadata": True}
+    target = write_settings(tmp_path, "target.json", **settings)
+    process = run("--tap", MANY, "--tap-config", tap, "--config", target)
+    assert process.returncode == 0, process.stderr
     assert len(list(visits.iterdir())) == 8
     ended = time.time() * 1000
     first = pyarrow.parquet.read_table(tables / "shops").to_pylist()
@@ -299,6 +299,6 @@ def test_sdc_sequence_of_a_run_is_lower_than_that_of_a_later_load(tmp_path: Path
         timeout=600,
     )
     assert loaded.returncode == 0, loaded.stderr
-    found = pyarrow.parquet.read_table(tables / "shops")["_sdc_sequence"].to_pylist()
-    assert min(set(found) - set(sequences)) > max(sequences)
-    assert len(found) == len(first) + CONTEXTS
+    later = pyarrow.parquet.read_table(tables / "shops")["_sdc_sequence"].to_pylist()
+    assert min(set(later) - set(sequences)) > max(sequences)
+    assert len(later) == len(first) + CONTEXTS

@@ -14,9 +14,9 @@ from target_spark.extract.forked_process import ProcessDiedError, run_in_fork
 class Unpicklable(Exception):  # noqa: N818
     """Cannot be unpickled from its message."""
 
-    def __init__(self, one: Any, two: Any) -> None:
+    def __init__(self, first: Any, second: Any) -> None:
         """Initialize the error with two values, which are joined to its message."""
-        super().__init__(f"{one} and {two}")
+        super().__init__(f"{first} and {second}")
 
 
 def raising(error: BaseException) -> Any:
@@ -47,10 +47,10 @@ def test_error_that_cannot_be_pickled_is_reported_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("death", "words"),
+    ("death", "expected"),
     [(lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"), (lambda: os._exit(7), "code 7")],
 )
-def test_death_of_the_child_is_an_error(death: Any, words: str) -> None:
+def test_death_of_the_child_is_an_error(death: Any, expected: str) -> None:
     """The parent survives and names the signal or exit code."""
-    with pytest.raises(ProcessDiedError, match=words):
+    with pytest.raises(ProcessDiedError, match=expected):
         run_in_fork(death)

@@ -111,9 +111,9 @@ def test_second_run_leaves_all_rows_in_an_overwritten_table(tmp_path: Path) -> N
     """The tables have a state, from which the run would continue and send the new rows only."""
     import pyarrow.parquet
 
-    given = {"path": str(tmp_path / "tables"), "format": "parquet", "write_mode": "overwrite"}
+    settings = {"path": str(tmp_path / "tables"), "format": "parquet", "write_mode": "overwrite"}
     for label in ("first", "second"):
-        config = write_settings(tmp_path, **given, label=label)
+        config = write_settings(tmp_path, **settings, label=label)
         target_spark("run", "--tap", TAP, "--config", config)
         rows = pyarrow.parquet.read_table(tmp_path / "tables" / "days").to_pylist()
         assert [row["label"] for row in rows] == [label] * 6
@@ -127,8 +127,8 @@ def test_stream_whose_table_does_not_exist_is_read_in_full(tmp_path: Path) -> No
 
     tables = tmp_path / "tables"
     for prefix in ("", "raw_"):
-        given = {"path": str(tables), "format": "parquet", "table_prefix": prefix}
-        config = write_settings(tmp_path, **given, label="x")
+        settings = {"path": str(tables), "format": "parquet", "table_prefix": prefix}
+        config = write_settings(tmp_path, **settings, label="x")
         target_spark("run", "--tap", TAP, "--config", config)
         assert pyarrow.parquet.read_table(tables / f"{prefix}days").num_rows == 6
 
@@ -143,9 +143,15 @@ def test_child_stream_that_is_new_gets_the_children_of_all_parents(tmp_path: Pat
     settings_ = write_settings(tmp_path, path=str(tables), format="parquet")
     catalog = {"streams": [TapShops().streams["shops"]._singer_catalog_entry.to_dict()]}
     (tmp_path / "catalog.json").write_text(json.dumps(catalog))
-    words = ("run", "--tap", "tests.extract.test_run_overwrites:TapShops", "--config", settings_)
-    target_spark(*words, "--catalog", str(tmp_path / "catalog.json"))
-    target_spark(*words)
+    arguments = (
+        "run",
+        "--tap",
+        "tests.extract.test_run_overwrites:TapShops",
+        "--config",
+        settings_,
+    )
+    target_spark(*arguments, "--catalog", str(tmp_path / "catalog.json"))
+    target_spark(*arguments)
     visits = pyarrow.parquet.read_table(tables / "visits").to_pylist()
     assert sorted(row["shop"] for row in visits) == [1, 2, 3]
     shops = pyarrow.parquet.read_table(tables / "shops").to_pylist()

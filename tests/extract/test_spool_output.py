@@ -46,7 +46,7 @@ class Readers:
         self.lines.close()
         if self.folder is not None:
             written_streams = [
-                int(each.name.removeprefix("stream=")) for each in self.folder.glob("*")
+                int(path.name.removeprefix("stream=")) for path in self.folder.glob("*")
             ]
             publish_files(
                 str(self.folder), [(stream, self.lines.name) for stream in written_streams]
@@ -59,9 +59,9 @@ class Readers:
 
 @pytest.fixture(params=["folder", "blocks"])
 def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Readers]:
-    made = Readers(tmp_path / "rows" if request.param == "folder" else None)
-    with closing(made.lines):
-        yield made
+    instance = Readers(tmp_path / "rows" if request.param == "folder" else None)
+    with closing(instance.lines):
+        yield instance
 
 
 @given(steps=STEPS, is_apart=st.booleans())
@@ -70,7 +70,7 @@ def test_published_lines_are_exactly_the_kept_lines(
 ) -> None:
     """This holds for many parts, many streams, short and long lines."""
     readers = Readers(None if is_apart else tmp_path_factory.mktemp("lines") / "rows")
-    kept: dict[int, bytes] = defaultdict(bytes)
+    expected: dict[int, bytes] = defaultdict(bytes)
     new: dict[int, bytes] = defaultdict(bytes)
     for number, step in enumerate([*steps, "drop"]):
         if isinstance(step, tuple):
@@ -80,13 +80,13 @@ def test_published_lines_are_exactly_the_kept_lines(
             continue
         if step == "keep":
             for stream, lines in new.items():
-                kept[stream] += lines
+                expected[stream] += lines
             readers.lines.keep()
             readers.leave()
         else:
             readers.lines.drop()
         new.clear()
-    assert readers.end() == {stream: lines for stream, lines in kept.items() if lines}
+    assert readers.end() == {stream: lines for stream, lines in expected.items() if lines}
 
 
 def test_child_process_writes_to_the_same_files(readers: Readers) -> None:
@@ -118,16 +118,16 @@ def test_child_process_writes_to_the_same_files(readers: Readers) -> None:
 
 def test_files_are_not_visible_before_they_are_complete(tmp_path: Path) -> None:
     """Files of another attempt of the task are not visible either; only the owner may read them."""
-    lost, done = (SpoolOutput(str(tmp_path)) for _ in range(2))
-    for each in (lost, done):
-        each.write(3, b"row\n")
-        each.keep()
-        each.close()
+    lost, complete = (SpoolOutput(str(tmp_path)) for _ in range(2))
+    for output in (lost, complete):
+        output.write(3, b"row\n")
+        output.keep()
+        output.close()
     assert [path.name[0] for path in tmp_path.glob("stream=3/*")] == [".", "."]
-    publish_files(str(tmp_path), [(3, done.name)])
-    (seen,) = tmp_path.glob("stream=3/[!.]*")
-    assert seen.read_bytes() == b"row\n"
-    assert seen.stat().st_mode & 0o777 == 0o600
+    publish_files(str(tmp_path), [(3, complete.name)])
+    (file,) = tmp_path.glob("stream=3/[!.]*")
+    assert file.read_bytes() == b"row\n"
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_full_disk_does_not_count_as_a_failed_part(readers: Readers) -> None:

@@ -131,9 +131,9 @@ class ReadByWorkers(SparkDistributor):
 def test_rows_have_the_table_version_of_their_stream(stream: str, output: str) -> None:
     unused = cast("Any", None)
     tap = SumTap(config={})
-    streams = {each.name: each for each in (Sums(tap), Accounts(tap))}
+    streams = {instance.name: instance for instance in (Sums(tap), Accounts(tap))}
     distributor = ReadByWorkers(unused, streams, unused, unused, lambda _: 0)
     distributor.output = output
-    found = distributor.sync([WorkUnit(0, stream, None, versions={stream: 7})], in_order=False)
-    rows = [event for event in found.events if isinstance(event, SpooledRows)]
+    results = distributor.sync([WorkUnit(0, stream, None, versions={stream: 7})], in_order=False)
+    rows = [event for event in results.events if isinstance(event, SpooledRows)]
     assert [(str(event.stream), event.count, event.version) for event in rows] == [(output, 2, 7)]

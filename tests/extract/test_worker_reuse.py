@@ -33,11 +33,13 @@ def test_archive_importers_are_removed_after_a_task(archive: str) -> None:
     def task() -> Iterator[int]:
         yield importlib.import_module("found_before").VALUE
 
-    found = reuse_worker(task())
-    assert next(found) == 1
+    values = reuse_worker(task())
+    assert next(values) == 1
     assert isinstance(sys.path_importer_cache[archive], zipimporter)
-    assert list(found) == []
-    assert not any(isinstance(each, zipimporter) for each in sys.path_importer_cache.values())
+    assert list(values) == []
+    assert not any(
+        isinstance(importer, zipimporter) for importer in sys.path_importer_cache.values()
+    )
 
 
 def test_modules_of_an_archive_are_found_after_a_failed_task(archive: str) -> None:
