@@ -42,6 +42,7 @@ from tap_core.config.loading import merge_missing_config_jsonschema
 from tap_core.events import Event
 from tap_core.exceptions import InvalidInputLine, RecordsWithoutSchemaException
 from tap_core.io.stdin import open_binary, read_blocks
+from tap_core.io.stdout import end_last_line
 from tap_core.plugin_base import CliCommand, PluginBase
 from tap_core.protocols.singer.custom_message_reader import (
     GenericSingerReader,
@@ -164,6 +165,7 @@ class Target(PluginBase, abc.ABC):
                 their state has been written, unless the target may store records later.
         """
         self._has_ended = False
+        end_last_line()
         with self._signals.deferred():
             try:
                 counts = self.process_lines(file_input)

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
+import stat
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from tap_core.io.standard_streams import is_writable, open_null
 
-__all__ = ["StdoutWriter", "wait_until_writable"]
+__all__ = ["StdoutWriter", "end_last_line", "wait_until_writable"]
 
 _STDERR: Final = 2
 _RESUME_SECONDS: Final = 5.0
@@ -202,6 +205,27 @@ def _write_text(stream: Any, data: memoryview) -> int:
     stream.write(bytes(data).decode())
     stream.flush()
     return len(data)
+
+
+def end_last_line(number: int | None = None) -> None:
+    """Write a line end if standard output is appended to a file whose last line has none.
+
+    An earlier run may have written only a part of this line, for example because the disk was full.
+    Without a line end, the next line would be joined with it. A file that cannot be read is left as
+    it is. ``number`` is as in `StdoutWriter.open`.
+    """
+    descriptor = _get_descriptor(sys.stdout) if number is None else number
+    if descriptor is None:
+        return
+    with contextlib.suppress(OSError):
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        if not is_file or not fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND:
+            return
+        with Path(f"/dev/fd/{descriptor}").open("rb") as file:
+            file.seek(-1, os.SEEK_END)  # an error if the file is empty
+            is_ended = file.read(1) == b"\n"
+        if not is_ended:
+            os.write(descriptor, b"\n")
 
 
 def wait_until_writable(descriptor: int, timeout: float | None = None) -> None:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 
 from tap_core.io.standard_streams import is_writable
-from tap_core.io.stdout import StdoutWriter
+from tap_core.io.stdout import StdoutWriter, end_last_line
 from target_spark.errors import StateOutputError
 
 __all__ = ["StateMessageWriter"]
@@ -40,6 +40,7 @@ class StateMessageWriter:
                 "The standard output is closed, so no state can be emitted. Redirect it to a"
                 " process or a file: target-spark ... >> state.json"
             )
+        end_last_line(_OUTPUT)
         with StdoutWriter.open(_OUTPUT) as wire:
             yield cls(wire)
 

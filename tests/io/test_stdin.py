@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tap_core.io.stdin import WakeupPipe, read_blocks
+from tap_core.state.reader import read_state
 from target_spark.errors import StateOutputError
 from target_spark.loader.state_output import StateMessageWriter
 
@@ -94,6 +95,27 @@ def through_pipe(blocking: bool, state: bytes) -> bytes:
 def test_large_state_is_written_completely_to_a_slow_pipe(blocking: bool) -> None:
     state = b'"' + b"x" * 3_000_000 + b'"'
     assert through_pipe(blocking, state) == state + b"\n"
+
+
+@pytest.mark.parametrize("end", ["", "\n", '\n{"bookmarks": {"or'])
+def test_state_is_a_line_of_its_own_in_a_file_that_an_earlier_run_left(
+    end: str, tmp_path: Path
+) -> None:
+    """A write of the earlier run may have been cut off, or a text editor left out the line end."""
+    path = tmp_path / "state.jsonl"
+    path.write_text('{"a": 1}' + end)
+    kept = os.dup(1)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1)
+    os.close(file)
+    try:
+        with StateMessageWriter.open() as state_writer:
+            state_writer.emit(b'{"a": 2}')
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+    assert path.read_text() == '{"a": 1}' + end + "\n" * (end != "\n") + '{"a": 2}\n'
+    assert read_state(path.read_text(), "state.jsonl") == {"a": 2}
 
 
 def test_closed_reader_raises_state_output_error() -> None:

@@ -282,6 +282,18 @@ def test_state_is_written_to_a_replaced_sys_stdout(monkeypatch):
     assert out.getvalue() == "5\n"
 
 
+def test_state_is_a_line_of_its_own_behind_one_that_was_cut_off(monkeypatch, tmp_path):
+    class Plain(Target):
+        name = "target-plain"
+
+    path = tmp_path / "state.jsonl"
+    path.write_text('1\n{"bookmarks": {"or')
+    with path.open("a") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        Plain(config={}).listen(io.StringIO(state(5)))
+    assert path.read_text() == '1\n{"bookmarks": {"or\n5\n'
+
+
 def test_long_state_is_written_completely_to_a_non_blocking_pipe(monkeypatch):
     class Plain(Target):
         name = "target-plain"
