@@ -20,6 +20,7 @@ from tap_core.config.loading import ConfigInput
 from tap_core.config.similar_names import suggest
 from tap_core.events import Checkpoint, SchemaEvent, StreamId
 from tap_core.exceptions import ConfigurationError, ConfigValidationError
+from tap_core.http.rate_limit import use_shared_counters
 from tap_core.protocols.error_classification import is_known_error
 from tap_core.protocols.resume import split_bookmarks
 from tap_core.protocols.singer.cli import read_catalog, read_saved_state
@@ -32,7 +33,7 @@ from tap_core.sync.plan import get_schemas
 from target_spark.config import settings
 from target_spark.config.options import WriteMode
 from target_spark.errors import ReadingError, TargetSparkError, UnsupportedError
-from target_spark.extract.rate_limit_server import RateLimitServer, use_job_rate_limit
+from target_spark.extract.rate_limit_server import RateLimitServer
 from target_spark.extract.tap_factory import TapSpec, import_tap_class
 from target_spark.loader.interfaces import ProtocolBinding
 
@@ -235,7 +236,7 @@ class _TapSync:
             server.open()
             session.at_end(server.close)
             self._source = replace(self._source, permits=server.address)
-            use_job_rate_limit(self._tap, server.address)
+            use_shared_counters(self._tap, server.address.counters())
 
     def _log_and_redact(self, error: Exception) -> ReadingError:
         """Log an error of the tap. Return a `ReadingError` with its text, with secrets redacted."""

@@ -17,11 +17,12 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from tap_core.events import BatchFiles, Rows
+from tap_core.http.rate_limit import use_shared_counters
 from tap_core.protocols.singer.writer import encode_body
 from tap_core.sync.concurrency import explain_not_distributed
 from tap_core.sync.work_units import WorkResult, WorkResults
 from target_spark.errors import FrameError
-from target_spark.extract.rate_limit_server import StaticShare, use_job_rate_limit
+from target_spark.extract.rate_limit_server import StaticShare
 from target_spark.extract.reader_options import select_single_stream
 from target_spark.extract.retry import RetriesExhaustedError, with_retries
 from target_spark.extract.sync_task import sync_part
@@ -221,7 +222,7 @@ def _sync_context(
     else:
         tap = select_single_stream(get_tap(options.source), options.stream)
         if group.group_count > 1:
-            use_job_rate_limit(tap, StaticShare(group.number, group.group_count))
+            use_shared_counters(tap, StaticShare(group.number, group.group_count))
         sync_part(options.source, part, sink)
     sink.flush()
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import msgspec
 from typing_extensions import Self
 
-from tap_core.http.rate_limit import use_shared_counters
 from tap_core.http.rate_limit_counters import (
     InProcessCounters,
     RateCounterStore,
@@ -41,12 +40,7 @@ from target_spark.extract.authenticated_server import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "RateLimitAddress",
-    "RateLimitServer",
-    "StaticShare",
-    "use_job_rate_limit",
-]
+__all__ = ["RateLimitAddress", "RateLimitServer", "StaticShare"]
 
 _LOOPBACK: Final = "127.0.0.1"
 _PORT_SETTING: Final = "spark.tap.permits.port"
@@ -62,18 +56,6 @@ _BACKLOG: Final = 1024
 _ANSWER_SECONDS: Final = 30.0
 _RETRIES: Final = 3
 _FIRST_PAUSE_SECONDS: Final = 0.5
-
-
-def use_job_rate_limit(tap: object, permits: RateLimitAddress | StaticShare | None) -> None:
-    """Apply the rate limits of a tap to the total requests of all processes of a Spark job.
-
-    Args:
-        tap: The tap, whose HTTP requests are limited.
-        permits: The address of the job's rate limit server, or the fixed fraction of the rate
-            limits that this worker may use. None to apply the limits to this process only.
-    """
-    if permits is not None:
-        use_shared_counters(tap, permits.counters())
 
 
 class _RateLimitMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -385,29 +367,19 @@ _clients_lock = threading.Lock()
 
 
 # -------------------------------------------------------------------- without the driver
-@dataclass(frozen=True, slots=True)
 class StaticShare:
-    """Fixed fraction of a rate limit, for a worker that cannot connect to a rate limit server.
+    """Request counter of a worker that uses a fixed fraction of each rate limit, without a server.
 
     Time is divided into slots. In each slot, the rate limit allows one request. The slots are
-    assigned in turn to ``worker_count`` workers. This worker has the index ``number``.
+    assigned in turn to ``worker_count`` workers. This worker has the index ``number``, and each of
+    its requests is delayed to one of its slots.
     """
-
-    number: int
-    worker_count: int
-
-    def counters(self) -> RateCounterStore:
-        """Return the request counter of this worker, which delays requests to its time slots."""
-        return _SlotCounter(self)
-
-
-class _SlotCounter:
-    """Request counter of one worker, which delays each request to a time slot of `StaticShare`."""
 
     is_shared = True
 
-    def __init__(self, share: StaticShare) -> None:
-        self._share = share
+    def __init__(self, number: int, worker_count: int) -> None:
+        self._number = number
+        self._worker_count = worker_count
         self._free_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -420,8 +392,8 @@ class _SlotCounter:
         now = time.time()
         with self._lock:
             after = max(now, self._free_at.get(name, now))
-            slot = _next_slot(after, slot_seconds, self._share) if slot_seconds else after
-            slot += (weight - 1) * slot_seconds * self._share.worker_count
+            slot = self._find_slot(after, slot_seconds) if slot_seconds else after
+            slot += (weight - 1) * slot_seconds * self._worker_count
             self._free_at[name] = slot + slot_seconds / 2  # excludes this slot in spite of rounding
         return Reservation(slot - now, is_taken=True)
 
@@ -438,13 +410,11 @@ class _SlotCounter:
             with self._lock:
                 self._free_at[name] = max(self._free_at.get(name, 0.0), time.time() + wait)
 
+    def _find_slot(self, after: float, slot_seconds: float) -> float:
+        """Return the start of this worker's first time slot after the time ``after``.
 
-def _next_slot(after: float, slot_seconds: float, share: StaticShare) -> float:
-    """Return the start of this worker's first time slot after the time ``after``.
-
-    Times are in seconds since 1970. Each slot has ``slot_seconds``, and allows one request.
-    ``share`` assigns slots to this worker.
-    """
-    round_seconds = slot_seconds * share.worker_count
-    first = slot_seconds * share.number
-    return (math.floor((after - first) / round_seconds) + 1) * round_seconds + first
+        Times are in seconds since 1970. Each slot has ``slot_seconds``, and allows one request.
+        """
+        round_seconds = slot_seconds * self._worker_count
+        first = slot_seconds * self._number
+        return (math.floor((after - first) / round_seconds) + 1) * round_seconds + first

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from tap_core.compat import import_alias
 from tap_core.exceptions import ConfigurationError
+from tap_core.http.rate_limit import use_shared_counters
 from tap_core.redaction import make_redactor
 from tap_core.state.backfill_range import ReadRange
 from tap_core.sync.backfill import apply_range
-from target_spark.extract.rate_limit_server import RateLimitAddress, use_job_rate_limit
+from target_spark.extract.rate_limit_server import RateLimitAddress
 
 if TYPE_CHECKING:
     from tap_core.tap_base import Tap
@@ -66,7 +67,8 @@ class TapSpec:
             catalog=None if self.catalog is None else dict(self.catalog),
             state=dict(state or {}),
         )
-        use_job_rate_limit(tap, self.permits)
+        if self.permits is not None:
+            use_shared_counters(tap, self.permits.counters())
         if self.read_range is not None:
             apply_range(tap, self.read_range)
         return tap

@@ -242,7 +242,7 @@ def test_static_shares_never_send_at_the_same_time(monkeypatch):
     monkeypatch.setattr(time, "time", lambda: now)
     moments = []
     for number in range(8):
-        counters = pickle_and_load(StaticShare(number, 8)).counters()
+        counters = StaticShare(number, 8)
         moments += [now + counters.reserve("a", even(10)).wait for _ in range(20)]
     moments.sort()
     assert min(b - a for a, b in pairwise(moments)) == pytest.approx(0.1, abs=1e-4)
@@ -253,7 +253,7 @@ def test_static_share_waits_for_a_reported_limit(monkeypatch):
     """After the wait, a task with a static share uses its next slot."""
     now = 1_800_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
-    counters = StaticShare(1, 4).counters()
+    counters = StaticShare(1, 4)
     counters.lower("a", even(2), 0, 7.2)
     counters.lower("b", even(2), 3)
     assert counters.reserve("a", even(2)).wait == pytest.approx(8.5)
