@@ -73,10 +73,10 @@ def rest_catalog(
     ``variables`` are other environment variables of the server.
     """
     port = int(properties.setdefault("rest_port", str(_free_port())))
-    given = {"uri": f"jdbc:sqlite:{folder}/catalog.db", **properties}
+    settings = {"uri": f"jdbc:sqlite:{folder}/catalog.db", **properties}
     jars = ":".join(map(str, (_get_jar(_REST_SERVER), _get_jar(_SQLITE))))
     command = [*_JAVA, "-cp", jars, "org.apache.iceberg.rest.RESTCatalogServer"]
-    environment = {f"CATALOG_{name.upper()}": value for name, value in given.items()}
+    environment = {f"CATALOG_{name.upper()}": value for name, value in settings.items()}
     with _running(command, {**(variables or {}), **environment}, folder / "rest.log", port):
         yield port
 
@@ -136,12 +136,12 @@ def unity_catalog(folder: Path) -> Iterator[str]:
             ("external-locations", {"name": "folder", **location}),
             ("catalogs", {"name": "CATALOG", "storage_root": f"{folder.as_uri()}/managed"}),
         ):
-            there = http.client.HTTPConnection(_HERE, port, timeout=60)
+            connection = http.client.HTTPConnection(_HERE, port, timeout=60)
             path = f"/api/2.1/unity-catalog/{kind}"
-            there.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-            answer = there.getresponse()
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
             assert answer.status < 300, answer.read()
-            there.close()
+            connection.close()
         yield f"http://{_HERE}:{port}"
 
 
@@ -177,9 +177,9 @@ def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> No
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind((_HERE, 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind((_HERE, 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
@@ -382,18 +382,18 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self, path: str, body: bytes) -> tuple[int, bytes, str | None]:
         """Send the request to the catalog; return its status, body and content type."""
         self.gateway.delegations.add(self.headers.get("X-Iceberg-Access-Delegation"))
-        there = http.client.HTTPConnection(_HERE, self.gateway.behind, timeout=60)
-        kept = ("Content-Type", "Accept", "X-Iceberg-Access-Delegation")
-        headers = {name: self.headers[name] for name in kept if name in self.headers}
-        there.request(self.command, path, body or None, headers)
-        found = there.getresponse()
-        content, kind = found.read(), found.getheader("Content-Type")
-        there.close()
+        connection = http.client.HTTPConnection(_HERE, self.gateway.behind, timeout=60)
+        forwarded = ("Content-Type", "Accept", "X-Iceberg-Access-Delegation")
+        headers = {name: self.headers[name] for name in forwarded if name in self.headers}
+        connection.request(self.command, path, body or None, headers)
+        response = connection.getresponse()
+        content, kind = response.read(), response.getheader("Content-Type")
+        connection.close()
         if path.partition("?")[0] == "/v1/config" and self.gateway.routes.prefix:
             config = json.loads(content)
             config["overrides"] = {**config["overrides"], "prefix": self.gateway.routes.prefix}
             content = json.dumps(config).encode()
-        return found.status, content, kind
+        return response.status, content, kind
 
     def _answer(self, status: int, body: bytes, kind: str | None = "application/json") -> None:
         self.send_response(status)

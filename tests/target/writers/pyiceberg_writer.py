@@ -58,7 +58,7 @@ def commit(catalog, ids, *, keyed):
         table.append(make_rows(ids))
 
 
-def write(catalog, least, most, keyed, makes, pause):
+def write(catalog, start, stop, keyed, makes, pause):
     """Commit ten rows at a time, with random pauses, from the first line of input to its end.
 
     Each commit is printed. With ``keyed`` the ids are random in the range, otherwise ascending.
@@ -69,8 +69,8 @@ def write(catalog, least, most, keyed, makes, pause):
             catalog.create_table(TABLE, COLUMNS)
     while not catalog.table_exists(TABLE):
         time.sleep(random.random() / 5)
-    for first in range(least, most, 10):
-        ids = random.sample(range(least, most), 10) if keyed else list(range(first, first + 10))
+    for first in range(start, stop, 10):
+        ids = random.sample(range(start, stop), 10) if keyed else list(range(first, first + 10))
         repeat_until_done(lambda ids=ids: commit(catalog, ids, keyed=keyed))
         print(json.dumps(ids), flush=True)
         if select.select([sys.stdin], [], [], pause * random.random())[0]:
@@ -80,10 +80,10 @@ def write(catalog, least, most, keyed, makes, pause):
 def read(catalog):
     """Print sender and id of each row, in order; every file of the table is read."""
     try:
-        found = catalog.load_table(TABLE).scan(selected_fields=("who", "id")).to_arrow()
+        columns = catalog.load_table(TABLE).scan(selected_fields=("who", "id")).to_arrow()
     except NoSuchTableError:
-        found = make_rows([])
-    rows = zip(found["who"].to_pylist(), found["id"].to_pylist(), strict=True)
+        columns = make_rows([])
+    rows = zip(columns["who"].to_pylist(), columns["id"].to_pylist(), strict=True)
     print(json.dumps(sorted(rows)))
 
 

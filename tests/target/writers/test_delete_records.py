@@ -23,8 +23,8 @@ def changes(spark: SparkSession, *values: tuple[int, str | None, bool]) -> DataF
         f"({i}L, {id_}L, {'NULL' if name is None else repr(name)}, {str(deleted).upper()})"
         for i, (id_, name, deleted) in enumerate(values)
     )
-    given = spark.sql(f"SELECT * FROM VALUES {listed} AS t(at, id, name, d)")  # noqa: S608
-    return given.selectExpr(
+    frame = spark.sql(f"SELECT * FROM VALUES {listed} AS t(at, id, name, d)")  # noqa: S608
+    return frame.selectExpr(
         "id",
         "CAST(name AS STRING) AS name",
         "IF(d, TIMESTAMP '2024-01-01', NULL) AS _sdc_deleted_at",
@@ -62,7 +62,10 @@ def test_delete_record_keeps_the_values_of_a_soft_deleted_row(
         effect = writer.upsert(table, changes(spark, *after), keys, marker(2))
         assert effect.deleted == (2 if hard else 0)
 
-    found = {id_: (name, at is not None) for id_, name, at in writer.rows(spark, table).collect()}
-    living = {3: ("again", False), 6: ("six", False)}
-    dead = {1: ("one", True), 2: ("2", True), 4: ("four", True), 5: (None, True)}
-    assert found == (living if hard else living | dead)
+    actual = {
+        id_: (name, deleted_at is not None)
+        for id_, name, deleted_at in writer.rows(spark, table).collect()
+    }
+    expected = {3: ("again", False), 6: ("six", False)}
+    deleted = {1: ("one", True), 2: ("2", True), 4: ("four", True), 5: (None, True)}
+    assert actual == (expected if hard else expected | deleted)

@@ -61,9 +61,9 @@ def log(table: Table) -> list[dict[str, dict[str, object]]]:
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
-    made = Table(str(tmp_path / "people"), "people")
-    DeltaWriter().create(spark, made, LAYOUT, TableLayout())
-    return made
+    new_table = Table(str(tmp_path / "people"), "people")
+    DeltaWriter().create(spark, new_table, LAYOUT, TableLayout())
+    return new_table
 
 
 # ------------------------------------------------------------------ commits and markers
@@ -96,14 +96,14 @@ def test_merge_commit_carries_metadata_and_transaction(spark, table):
 
 
 def test_repeated_batch_is_recognized_and_not_written_again(spark, table):
-    lost = DeltaWriter()
-    lost.append(table, rows(spark, (1, "a", 1)), marker(1))
+    first = DeltaWriter()
+    first.append(table, rows(spark, (1, "a", 1)), marker(1))
 
-    again = DeltaWriter()  # has no result of the first try, as after an exception
-    again.append(table, rows(spark, (1, "a", 1)), marker(1))
-    again.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
-    once_more = DeltaWriter()
-    once_more.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    retry = DeltaWriter()  # has no result of the first try, as after an exception
+    retry.append(table, rows(spark, (1, "a", 1)), marker(1))
+    retry.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    second_retry = DeltaWriter()
+    second_retry.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
 
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
     assert len(list(commits(spark, table))) == 3  # create, append, merge
@@ -113,15 +113,15 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table):
     """The commit is made, then its response is lost; the same call is repeated."""
     answers = iter([ConnectionError("lost"), None])
 
-    class Losing(DeltaWriter):
+    class LostResponseWriter(DeltaWriter):
         def _verify(self, *args):
-            found = super()._verify(*args)
+            snapshot = super()._verify(*args)
             error = next(answers)
             if error is not None:
                 raise error
-            return found
+            return snapshot
 
-    writer = Losing()
+    writer = LostResponseWriter()
     data = rows(spark, (1, "a", 1), (2, "b", 2))
     with pytest.raises(ConnectionError):
         writer.append(table, data, marker(1, "{}"))
@@ -130,7 +130,7 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table):
 
 
 @pytest.mark.parametrize(
-    "way",
+    "method",
     [
         "append",
         pytest.param("replace", marks=pytest.mark.thorough),
@@ -138,20 +138,20 @@ def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table):
         "commit_empty",
     ],
 )
-def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
+def test_batch_number_that_does_not_increase_is_an_error(spark, table, method):
     writer = DeltaWriter()
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     writer.append(table, rows(spark, (2, "b", 2)), marker(2))
 
-    for who, number in ((writer, 2), (writer, 1), (DeltaWriter(), 1)):
+    for delta_writer, number in ((writer, 2), (writer, 1), (DeltaWriter(), 1)):
         arguments = {
             "append": [table, rows(spark, (3, "c", 3))],
             "replace": [table, rows(spark, (3, "c", 3))],
             "upsert": [table, batch(spark, (3, "c", 3)), KEYS],
             "commit_empty": [spark, table],
-        }[way]
+        }[method]
         with pytest.raises(CommitLostError, match="Batch"):
-            getattr(who, way)(*arguments, marker(number))
+            getattr(delta_writer, method)(*arguments, marker(number))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
@@ -181,8 +181,8 @@ def test_commit_without_a_state_repeats_the_earlier_state(spark, table):
     DeltaWriter().append(table, rows(spark, (1, "a", 1)), marker(3, '{"s": 1}'))
     DeltaWriter().append(table, rows(spark, (2, "b", 2)), marker(1, run="r2", started=2))
 
-    found = DeltaWriter().get_last_metadata(spark, table)
-    assert found == replace(marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2)
+    metadata = DeltaWriter().get_last_metadata(spark, table)
+    assert metadata == replace(marker(3, '{"s": 1}'), run="r2", batch=1, uncovered_since=2)
 
 
 def test_state_can_be_committed_without_rows(spark, table):
@@ -260,8 +260,13 @@ def test_log_files_are_read_by_the_delta_protocol(tmp_path):
         (folder / name).write_text(text, encoding="utf-8")
     (folder / f"{3:020}.json").symlink_to(tmp_path / "cleaned away")
 
-    found = list(commits(None, Table(str(tmp_path), "t")))
-    assert [commit[:2] for commit in found] == [(3, None), (2, None), (1, None), (0, marker(1))]
+    commits_read = list(commits(None, Table(str(tmp_path), "t")))
+    assert [commit[:2] for commit in commits_read] == [
+        (3, None),
+        (2, None),
+        (1, None),
+        (0, marker(1)),
+    ]
     assert DeltaWriter().get_last_metadata(None, Table(str(tmp_path), "t")) == marker(1)
 
 
@@ -287,9 +292,9 @@ def test_commits_that_a_restore_has_undone_do_not_count(tmp_path, parameters, la
         file.write_text(json.dumps({"commitInfo": info}), encoding="utf-8")
         os.utime(file, (version, version))
 
-    found = DeltaWriter().get_last_metadata(None, Table(str(tmp_path), "t"))
-    assert found == read_last_metadata(tmp_path)
-    assert found == (None if last is None else marker(last, f"[{last}]"))
+    metadata = DeltaWriter().get_last_metadata(None, Table(str(tmp_path), "t"))
+    assert metadata == read_last_metadata(tmp_path)
+    assert metadata == (None if last is None else marker(last, f"[{last}]"))
 
 
 def test_restore_during_a_run_is_an_error_and_stores_no_state(tmp_path):
@@ -339,9 +344,9 @@ def test_commits_are_the_same_from_files_and_from_spark(spark, table, monkeypatc
     assert DeltaWriter().get_last_metadata(spark, table.with_suffix("_none")) is None
 
 
-@pytest.mark.parametrize("far", [False, True])
-def test_missing_table_has_no_metadata_and_no_types(spark, tmp_path, monkeypatch, far):
-    if far:
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_missing_table_has_no_metadata_and_no_types(spark, tmp_path, monkeypatch, is_remote):
+    if is_remote:
         monkeypatch.setattr(Table, "local_folder", None)
     table = Table(str(tmp_path / "none"), "none")
     assert DeltaWriter().get_last_metadata(spark, table) is None
@@ -385,13 +390,13 @@ def test_upsert_keeps_columns_absent_from_the_batch(spark, table):
 
 @pytest.mark.thorough
 def test_special_characters_in_column_field_and_key_names_are_supported(spark, tmp_path):
-    odd = ["a.b", "😀", "select", "Ä-b", "it's"]
-    columns = tuple(Column(name, name, Integer()) for name in odd)
+    names = ["a.b", "😀", "select", "Ä-b", "it's"]
+    columns = tuple(Column(name, name, Integer()) for name in names)
     nested = Column("o.o", "o.o", Struct((Column("x.y", "x.y", Integer()),)))
     table = Table(str(tmp_path / "odd 'table'"), "odd")
     writer = DeltaWriter()
     writer.create(spark, table, TableSchema((*columns, nested)), TableLayout())
-    values = ", ".join(f"1L AS {quote(name)}" for name in odd)
+    values = ", ".join(f"1L AS {quote(name)}" for name in names)
     data = spark.sql(f"SELECT {values}, named_struct('x.y', 1L) AS `o.o`, 1L AS `or.der`")
     keys = MergeKeys(("a.b", "😀"), order="or.der")
     writer.upsert(table, data, keys, marker(1))
@@ -399,7 +404,7 @@ def test_special_characters_in_column_field_and_key_names_are_supported(spark, t
     writer.alter(spark, table, [SchemaChange("add", ("o.o", "n.w"), "bigint")])
     assert content(spark, table) == [(1, 1, 1, 1, 1, (1, None))]
     assert writer.get_column_types(spark, table) == {
-        **dict.fromkeys(odd, "bigint"),
+        **dict.fromkeys(names, "bigint"),
         "o.o": "struct<`x.y`: bigint, `n.w`: bigint>",
     }
     reader, writer_version = protocol(table)
@@ -410,8 +415,8 @@ def protocol(table: Table) -> tuple[int, int]:
     for file in sorted(Path(table.path, "_delta_log").glob("*.json"), reverse=True):
         for line in file.read_text(encoding="utf-8").splitlines():
             if line.startswith('{"protocol"'):
-                found = json.loads(line)["protocol"]
-                return found["minReaderVersion"], found["minWriterVersion"]
+                versions = json.loads(line)["protocol"]
+                return versions["minReaderVersion"], versions["minWriterVersion"]
     raise AssertionError(table)
 
 
@@ -451,7 +456,7 @@ def test_schema_changes_are_applied_and_repeat_the_metadata(spark, tmp_path):
         "new": "string",
     }
     history = list(commits(spark, table))
-    assert [found.marker for found in history[:-1]] == [marker(1, "{}")] * (len(history) - 1)
+    assert [commit.marker for commit in history[:-1]] == [marker(1, "{}")] * (len(history) - 1)
     assert len(history) > 5
     assert [str(value) for value in content(spark, table)[0][:2]] == ["1", "1.500000"]
     writer.append(table, spark.table(f"delta.`{table.path}`"), marker(2))
@@ -497,12 +502,12 @@ def test_can_widen_agrees_with_delta(spark, widened, number, old, new, possible)
     assert DeltaWriter().can_widen(old, new) is possible
     if old == new:
         return
-    words = f"ALTER TABLE {widened} ALTER COLUMN c{number} TYPE {new}"
+    statement = f"ALTER TABLE {widened} ALTER COLUMN c{number} TYPE {new}"
     if possible:
-        spark.sql(words)
+        spark.sql(statement)
     else:
         with pytest.raises(AnalysisException, match=r"NOT_SUPPORTED|UNSUPPORTED"):
-            spark.sql(words)
+            spark.sql(statement)
 
 
 def test_delta_widens_is_false_for_structs_and_text():
@@ -543,8 +548,8 @@ def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session,
             writer.append(tables[i], rows(spark, (i, "a", 1)), first)
             barrier.wait(120)
             for number in range(2, 2 + rounds):
-                own = replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
-                writer.upsert(tables[i], batch(spark, (i, "b", number)), KEYS, own)
+                metadata = replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
+                writer.upsert(tables[i], batch(spark, (i, "b", number)), KEYS, metadata)
         except BaseException as error:  # noqa: BLE001
             errors.append(error)
             barrier.abort()
@@ -557,7 +562,7 @@ def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session,
     assert errors == []
     spark = spark_session.spark()
     for i, table in enumerate(tables):
-        states = [found.marker.state for found in commits(spark, table) if found.marker]
+        states = [commit.marker.state for commit in commits(spark, table) if commit.marker]
         assert states == [f'"{i}-{number}"' for number in range(1 + rounds, 0, -1)]
         assert content(spark, table) == [(i, "b", 1 + rounds)]
 
@@ -566,17 +571,17 @@ def test_each_thread_keeps_a_session_with_its_own_settings(spark_session):
     spark = spark_session.thread_session()
     assert spark_session.thread_session() is spark
     spark.conf.set("spark.sql.target_spark.test", "mine")
-    seen: list[object] = []
+    results: list[object] = []
 
-    def look() -> None:
+    def use_session() -> None:
         other = spark_session.thread_session()
-        seen.extend([other is spark, other.conf.get("spark.sql.target_spark.test", None)])
+        results.extend([other is spark, other.conf.get("spark.sql.target_spark.test", None)])
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=use_session)
     thread.start()
     thread.join()
     spark.conf.unset("spark.sql.target_spark.test")
-    assert seen == [False, None]
+    assert results == [False, None]
 
 
 @pytest.mark.thorough

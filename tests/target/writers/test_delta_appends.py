@@ -37,7 +37,7 @@ def table(tmp_path: Path) -> Table:
     return Table(str(tmp_path / "people"), "people")
 
 
-def logged(folder: Path, version: int) -> list[dict[str, Any]]:
+def read_log_entries(folder: Path, version: int) -> list[dict[str, Any]]:
     text = (folder / "_delta_log" / f"{version:020}.json").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
@@ -48,23 +48,27 @@ def versions(folder: Path) -> list[str]:
 
 def engines(folder: Path) -> list[str]:
     """Return the implementation of the Delta protocol that made each commit."""
-    infos = (logged(folder, version)[0] for version in range(len(versions(folder))))
+    infos = (read_log_entries(folder, version)[0] for version in range(len(versions(folder))))
     return [info["commitInfo"]["engineInfo"].partition(":")[0] for info in infos]
 
 
-def named_files(folder: Path) -> list[str]:
+def list_added_files(folder: Path) -> list[str]:
     """Return the files that the commits of a table add."""
-    actions = (each for version in range(len(versions(folder))) for each in logged(folder, version))
-    return sorted(action["add"]["path"] for action in actions if "add" in action)
+    lines = (
+        line
+        for version in range(len(versions(folder)))
+        for line in read_log_entries(folder, version)
+    )
+    return sorted(line["add"]["path"] for line in lines if "add" in line)
 
 
-def made(spark: SparkSession, table: Table) -> DeltaWriter:
+def create_writer(spark: SparkSession, table: Table) -> DeltaWriter:
     writer = DeltaWriter()
     writer.create(spark, table, LAYOUT, TableLayout(), has_rows=True)
     return writer
 
 
-def theirs(table: Table, *ids: int) -> None:
+def append_as_other_tool(table: Table, *ids: int) -> None:
     """Append rows as another tool does."""
     names = pa.array(["theirs"] * len(ids), pa.string())
     numbers = pa.array([0] * len(ids), pa.int64())
@@ -75,15 +79,15 @@ def theirs(table: Table, *ids: int) -> None:
 def test_append_is_one_commit_with_metadata_and_transaction(
     spark: SparkSession, table: Table
 ) -> None:
-    writer, folder = made(spark, table), Path(table.path)
+    writer, folder = create_writer(spark, table), Path(table.path)
     assert writer.is_empty(spark, table)
     effect = writer.append(table, rows(spark, (1, "a", 1)), marker(1, '{"x": 1}'))
     assert (effect.inserted, effect.files, effect.nbytes > 0) == (1, 1, True)
     assert engines(folder) == ["delta-rs", "delta-rs"]
-    kinds = [next(iter(action)) for action in logged(folder, 1)]
+    kinds = [next(iter(action)) for action in read_log_entries(folder, 1)]
     assert sorted(kinds) == ["add", "commitInfo", "txn"]
     assert writer.get_last_metadata(spark, table) == marker(1, '{"x": 1}')
-    assert named_files(folder) == [path.name for path in folder.glob("*.parquet")]
+    assert list_added_files(folder) == [path.name for path in folder.glob("*.parquet")]
     assert [path.name for path in folder.glob(".*")] == []
     assert content(spark, table) == [(1, "a", 1)]
 
@@ -93,16 +97,20 @@ def test_later_batches_and_runs_are_committed_by_deltalake(
 ) -> None:
     """This includes commits after version 10, at which Delta writes its first checkpoint."""
     folder = Path(table.path)
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     for number in range(1, 14):
         if number % 5:
             effect = writer.append(table, rows(spark, (number, "a", 1)), marker(number))
             assert (effect.inserted, effect.files) == (1, 1)
         else:
             writer.commit_empty(spark, table, marker(number, f'{{"x": {number}}}'))
-    again = DeltaWriter()
-    assert again.get_column_types(spark, table) == {"id": "bigint", "name": "string", "n": "bigint"}
-    again.append(table, rows(spark, (21, "b", 1)), marker(1, run="r2", started=2))
+    second_writer = DeltaWriter()
+    assert second_writer.get_column_types(spark, table) == {
+        "id": "bigint",
+        "name": "string",
+        "n": "bigint",
+    }
+    second_writer.append(table, rows(spark, (21, "b", 1)), marker(1, run="r2", started=2))
     assert set(engines(folder)) == {"delta-rs"}
     assert [row[0] for row in content(spark, table)] == [n for n in (*range(1, 14), 21) if n % 5]
     last = writer.get_last_metadata(spark, table)
@@ -112,14 +120,14 @@ def test_later_batches_and_runs_are_committed_by_deltalake(
 
 @pytest.mark.thorough
 def test_rows_of_another_writer_between_batches_are_kept(spark: SparkSession, table: Table) -> None:
-    writer, folder = made(spark, table), Path(table.path)
+    writer, folder = create_writer(spark, table), Path(table.path)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
-    theirs(table, 7)
+    append_as_other_tool(table, 7)
     spark_rows = rows(spark, (8, "b", 2)).write.format("delta").mode("append")
     spark_rows.save(to_spark_uri(table.path))
     writer.append(table, rows(spark, (2, "a", 1)), marker(2))
     assert [row[0] for row in content(spark, table)] == [1, 2, 7, 8]
-    assert named_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
+    assert list_added_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
 
 
 def before_the_commit(
@@ -127,11 +135,11 @@ def before_the_commit(
 ) -> None:
     """Run an action between the writing of a batch's files and its commit."""
     commit = DeltaTable.create_write_transaction
-    left = [times]
+    remaining = [times]
 
     def replaced(self: DeltaTable, *args: Any, **named: Any) -> None:
-        if named["commit_properties"].app_transactions and left[0]:
-            left[0] -= 1
+        if named["commit_properties"].app_transactions and remaining[0]:
+            remaining[0] -= 1
             action()
         commit(self, *args, **named)
 
@@ -142,19 +150,19 @@ def test_append_succeeds_after_concurrent_commits(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files of the append are not written again, and no rows are lost."""
-    writer, folder = made(spark, table), Path(table.path)
-    before_the_commit(monkeypatch, lambda: theirs(table, 7), times=3)
+    writer, folder = create_writer(spark, table), Path(table.path)
+    before_the_commit(monkeypatch, lambda: append_as_other_tool(table, 7), times=3)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     assert sorted(row[0] for row in content(spark, table)) == [1, 7, 7, 7]
-    assert named_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
+    assert list_added_files(folder) == sorted(path.name for path in folder.glob("*.parquet"))
 
 
 def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key in both batches is in the table once."""
-    writer = made(spark, table)
-    before_the_commit(monkeypatch, lambda: theirs(table, 1, 3))
+    writer = create_writer(spark, table)
+    before_the_commit(monkeypatch, lambda: append_as_other_tool(table, 1, 3))
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
     with pytest.raises(ConflictError):
         writer.upsert(table, data, KEYS, marker(1))
@@ -169,7 +177,7 @@ def test_first_rows_of_a_partitioned_table_are_merged_with_added_rows(
     """Spark commits them, and merges if the table has rows of others."""
     writer = DeltaWriter()
     writer.create(spark, table, LAYOUT, TableLayout(partition_by=(PartitionField("name"),)))
-    theirs(table, 1, 3)
+    append_as_other_tool(table, 1, 3)
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
     with pytest.raises(ConflictError):
         writer.upsert(table, data, KEYS, marker(1))
@@ -184,13 +192,13 @@ def test_first_rows_of_a_partitioned_table_duplicate_no_key(
 ) -> None:
     writer = DeltaWriter()
     writer.create(spark, table, LAYOUT, TableLayout(partition_by=(PartitionField("name"),)))
-    done = threading.Event()
+    finished = threading.Event()
 
     def fill() -> None:
-        while not (done.is_set() or list(Path(table.path).glob("name=*/*.parquet"))):
-            done.wait(0.02)
-        theirs(table, 1)
-        done.set()
+        while not (finished.is_set() or list(Path(table.path).glob("name=*/*.parquet"))):
+            finished.wait(0.02)
+        append_as_other_tool(table, 1)
+        finished.set()
 
     thread = threading.Thread(target=fill)
     thread.start()
@@ -203,11 +211,11 @@ def test_first_rows_of_a_partitioned_table_duplicate_no_key(
     except Exception as error:
         if "DELTA_CONCURRENT_APPEND" not in str(error):
             raise
-    done.set()
+    finished.set()
     thread.join()
     writer.upsert(table, slow, KEYS, marker(1))
-    found = spark.read.format("delta").load(to_spark_uri(table.path))
-    assert (found.count(), found.select("id").distinct().count()) == (400_000, 400_000)
+    stored = spark.read.format("delta").load(to_spark_uri(table.path))
+    assert (stored.count(), stored.select("id").distinct().count()) == (400_000, 400_000)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +230,7 @@ def test_commit_whose_response_is_an_error_is_made_once(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """The commit failed, or was made despite the error, or is made while the batch is retried."""
-    writer, folder = made(spark, table), Path(table.path)
+    writer, folder = create_writer(spark, table), Path(table.path)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     commit = DeltaTable.create_write_transaction
     waiting: list[Callable[[], None]] = []
@@ -246,7 +254,7 @@ def test_commit_whose_response_is_an_error_is_made_once(
     effect = writer.append(table, data, marker(2))
     assert effect.inserted == 1
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
-    assert all((folder / name).is_file() for name in named_files(folder))
+    assert all((folder / name).is_file() for name in list_added_files(folder))
     writer.append(table, rows(spark, (3, "c", 3)), marker(3))
     assert len(content(spark, table)) == 3
 
@@ -255,7 +263,7 @@ def test_files_with_missing_rows_are_not_committed(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example the output of a task vanishes, which Spark takes for a task without rows."""
-    writer, folder = made(spark, table), Path(table.path)
+    writer, folder = create_writer(spark, table), Path(table.path)
     with pytest.raises(RowCountError, match=r"3 rows were to be written, but .* have 2"):
         writer.append(table, rows(spark, (1, "a", 1), (2, "b", 1)), marker(1), 3)
     file_of = data_files._data_file
@@ -263,7 +271,7 @@ def test_files_with_missing_rows_are_not_committed(
     with pytest.raises(RowCountError, match=r"1 rows were to be written, but .* have 0"):
         writer.upsert(table, batch(spark, (1, "a", 1)), KEYS, marker(1))
     monkeypatch.undo()
-    assert named_files(folder) == []
+    assert list_added_files(folder) == []
     assert list(folder.glob("*.parquet")) == []
     writer.append(table, rows(spark, (1, "a", 1)), marker(1), 1)
 
@@ -276,7 +284,7 @@ def without_rows(file: data_files.DataFile) -> data_files.DataFile:
 def test_commit_with_missing_or_truncated_files_is_an_error(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    writer, folder = made(spark, table), Path(table.path)
+    writer, folder = create_writer(spark, table), Path(table.path)
 
     def spoil() -> None:
         (file,) = folder.glob("*.parquet")
@@ -294,7 +302,7 @@ def test_commit_with_missing_or_truncated_files_is_an_error(
 def test_table_that_replaced_the_expected_one_is_not_changed(
     spark: SparkSession, table: Table, step: str
 ) -> None:
-    writer, folder = made(spark, table), Path(table.path)
+    writer, folder = create_writer(spark, table), Path(table.path)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     shutil.rmtree(folder)
     write_deltalake(folder, pa.table({"id": ["x"], "s": [0.5]}))
@@ -314,14 +322,14 @@ def test_staged_files_of_a_killed_run_of_the_job_are_removed(
     spark: SparkSession, table: Table
 ) -> None:
     """A run of another job may be active, so its files are kept."""
-    writer, folder = made(spark, table), Path(table.path)
+    writer, folder = create_writer(spark, table), Path(table.path)
     ours = folder / f"{data_files._staging_prefix('job')}1" / "_temporary"
-    others = folder / f"{data_files._staging_prefix('other')}1"
-    for each in (ours, others):
-        each.mkdir(parents=True)
-        (each / "part-0.parquet").write_bytes(b"PAR1")
+    other_job = folder / f"{data_files._staging_prefix('other')}1"
+    for staging in (ours, other_job):
+        staging.mkdir(parents=True)
+        (staging / "part-0.parquet").write_bytes(b"PAR1")
     writer.upsert(table, batch(spark, (1, "a", 1)), KEYS, marker(1))
-    assert [path.name for path in folder.glob(".target-spark-*")] == [others.name]
+    assert [path.name for path in folder.glob(".target-spark-*")] == [other_job.name]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +344,7 @@ def test_staged_files_of_a_killed_run_of_the_job_are_removed(
 def test_appends_continue_after_commits_by_spark(
     spark: SparkSession, table: Table, step: str
 ) -> None:
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     for number in (1, 2):
         writer.append(table, rows(spark, (number, "a", 1)), marker(number))
     if step == "alter":
@@ -350,13 +358,13 @@ def test_appends_continue_after_commits_by_spark(
     writer.append(table, rows(spark, (4, "a", 1)), marker(4))
     assert engines(Path(table.path))[-1] == "delta-rs"
     assert writer.get_last_metadata(spark, table) == marker(4)
-    found = {row.id for row in writer.rows(spark, table).collect()}
-    assert found == ({4, 9} if step == "replace" else {1, 2, 4})
+    row_ids = {row.id for row in writer.rows(spark, table).collect()}
+    assert row_ids == ({4, 9} if step == "replace" else {1, 2, 4})
 
 
 @pytest.mark.thorough
 def test_spark_can_optimize_alter_and_delete_afterwards(spark: SparkSession, table: Table) -> None:
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     first = batch(spark, (1, "a", 1), (1, "b", 2), (3, "c", 1))
     writer.upsert(table, first, KEYS, marker(1))
     writer.upsert(table, batch(spark, (1, "d", 3), (2, "e", 1)), KEYS, marker(2))
@@ -370,10 +378,13 @@ def test_spark_can_optimize_alter_and_delete_afterwards(spark: SparkSession, tab
 
 
 def test_state_without_rows_is_one_commit(spark: SparkSession, table: Table) -> None:
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     writer.commit_empty(spark, table, marker(2, '{"x": 2}'))
-    assert [next(iter(action)) for action in logged(Path(table.path), 2)] == ["commitInfo", "txn"]
+    assert [next(iter(action)) for action in read_log_entries(Path(table.path), 2)] == [
+        "commitInfo",
+        "txn",
+    ]
     DeltaWriter().commit_empty(spark, table, marker(2, '{"x": 2}'))  # its answer was lost
     assert len(list(commits(spark, table))) == 3
     assert writer.get_last_metadata(spark, table) == marker(2, '{"x": 2}')
@@ -382,8 +393,8 @@ def test_state_without_rows_is_one_commit(spark: SparkSession, table: Table) -> 
 def test_table_just_created_by_another_run_is_appended_to(
     spark: SparkSession, table: Table
 ) -> None:
-    writer = made(spark, table)
-    made(spark, table)
+    writer = create_writer(spark, table)
+    create_writer(spark, table)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     assert len(list(commits(spark, table))) == 2
     assert content(spark, table) == [(1, "a", 1)]
@@ -409,7 +420,7 @@ def test_table_with_partitions_clusters_or_properties_is_created_by_spark(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "clause",
     [
         "ADD CONSTRAINT positive CHECK (n > 0)",
         pytest.param(
@@ -429,16 +440,16 @@ def test_table_with_partitions_clusters_or_properties_is_created_by_spark(
     ],
 )
 def test_table_features_that_deltalake_lacks_are_committed_by_spark(
-    spark: SparkSession, table: Table, words: str
+    spark: SparkSession, table: Table, clause: str
 ) -> None:
     """Spark commits to tables that deltalake cannot write to, or not with all features."""
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     ref = f"delta.`{to_spark_uri(table.path)}`"
-    spark.sql(f"ALTER TABLE {ref} {words}")
+    spark.sql(f"ALTER TABLE {ref} {clause}")
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     assert engines(Path(table.path))[-1].startswith("Apache-Spark")
     assert content(spark, table) == [(1, "a", 1)]
-    if "CHECK" in words:
+    if "CHECK" in clause:
         with pytest.raises(Exception, match="DELTA_VIOLATE_CONSTRAINT"):
             writer.append(table, rows(spark, (2, "a", -1)), marker(2))
 
@@ -474,17 +485,21 @@ def test_comments_properties_and_nullability_match_those_of_spark(
     table_schema = TableSchema(
         (Column("id", "id", Integer(), comment="it's ☃"), Column("b.c", "b", Text())), keys=("id",)
     )
-    found = []
+    descriptions = []
     for name in ("spark", "deltalake"):
         table, writer = Table(str(tmp_path / name), name), DeltaWriter()
         writer._has_own_settings = name == "spark"
         writer.create(spark, table, table_schema, TableLayout())
         writer.append(table, spark.sql("SELECT 1L AS id, 'x' AS b"), marker(1))
         ref = f"delta.`{to_spark_uri(table.path)}`"
-        kept = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()}
-        found.append((spark.table(ref).schema.jsonValue(), kept, writer.sources(spark, table)))
+        properties = {
+            row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {ref}").collect()
+        }
+        descriptions.append(
+            (spark.table(ref).schema.jsonValue(), properties, writer.sources(spark, table))
+        )
         assert engines(Path(table.path))[0].startswith("Apache" if name == "spark" else "delta-rs")
-    assert found[0] == found[1]
+    assert descriptions[0] == descriptions[1]
 
 
 def test_files_of_a_run_that_died_before_its_commit_are_ignored(
@@ -504,4 +519,4 @@ def test_quarantined_rows_leave_no_files_in_a_new_table(delta: Warehouse) -> Non
     assert delta.rows("a") == [(1, "a")]
     assert delta.counts("a")["quarantined"] == 1
     files = {path.name for path in (delta.folder / "a").glob("*.parquet")}
-    assert files == set(named_files(delta.folder / "a"))
+    assert files == set(list_added_files(delta.folder / "a"))

@@ -64,13 +64,13 @@ def order(**values: Any) -> dict[str, Any]:
     return {"type": "RECORD", "stream": "Orders-1", "record": values}
 
 
-def described(*keys: str, **properties: Any) -> dict[str, Any]:
+def schema_message(*keys: str, **properties: Any) -> dict[str, Any]:
     schema = {"properties": {**ID, **properties}}
     return {"type": "SCHEMA", "stream": "Orders-1", "schema": schema, "key_properties": [*keys]}
 
 
-def state(at: int) -> dict[str, Any]:
-    return {"type": "STATE", "value": {"at": at}}
+def state(number: int) -> dict[str, Any]:
+    return {"type": "STATE", "value": {"at": number}}
 
 
 @dataclass
@@ -102,8 +102,8 @@ class Job:
         for key, value in self.replaced.items():
             assert key in config["spark"], f"{self.block} documents no {key}"
             config["spark"][key] = value
-        given = {key: value for key, value in config["spark"].items() if value is not None}
-        config["spark"] = {**given, **self.own}
+        conf = {key: value for key, value in config["spark"].items() if value is not None}
+        config["spark"] = {**conf, **self.own}
         # Runs of a job of the same name, in another process of tests, would exclude each other.
         job = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
         config |= self.settings
@@ -116,7 +116,7 @@ class Job:
         report = self.folder / "report.json"
         path = self.folder / "target.json"
         path.write_text(json.dumps({**config, "report": str(report)}), encoding="utf-8")
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", TARGET, "--config", str(path)],
             input="".join(json.dumps(message) + "\n" for message in messages),
             cwd=self.folder,
@@ -125,19 +125,19 @@ class Job:
             text=True,
             check=False,
         )
-        assert done.returncode == code, done.stderr
-        assert not any(secret in done.stderr for secret in (CLIENT[1], SECRET, TOKEN))
-        self.log = done.stderr
-        found: dict[str, Any] = json.loads(report.read_text("utf-8"))
-        return found
+        assert process.returncode == code, process.stderr
+        assert not any(secret in process.stderr for secret in (CLIENT[1], SECRET, TOKEN))
+        self.log = process.stderr
+        content: dict[str, Any] = json.loads(report.read_text("utf-8"))
+        return content
 
     def create_and_change(self) -> None:
         """Load a new table with a row that does not fit, then a changed row and a new column."""
-        first = self.load(described("id"), order(id=1), order(id="x"), order(id=2), state(1))
+        first = self.load(schema_message("id"), order(id=1), order(id="x"), order(id=2), state(1))
         assert (first["outcome"], first["states"]) == ("complete", 1)
         assert first["streams"]["Orders-1"]["quarantined"] == 1
         changed = order(id=2, name="b"), order(id=3, name="c")
-        second = self.load(described("id", **NAME), *changed, state(2))
+        second = self.load(schema_message("id", **NAME), *changed, state(2))
         counts = second["streams"]["Orders-1"]
         assert (counts["inserted"], counts["updated"], second["states"]) == (1, 1, 1)
 
@@ -212,13 +212,13 @@ def test_documented_hadoop_catalog_is_loaded(spark: SparkSession, tmp_path: Path
 @pytest.mark.slow
 def test_documented_hive_catalog_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
     with hive_metastore(tmp_path) as port:
-        given = {
+        conf = {
             f"{CATALOG}.uri": f"thrift://127.0.0.1:{port}",
             f"{CATALOG}.warehouse": f"{tmp_path}/lake",
         }
         # Hive 2.3 takes no locks in Derby; its alter_table compares the table instead.
-        own = {"spark.hadoop.iceberg.engine.hive.lock-enabled": False}
-        Job(tmp_path, "hive.json", given, own=own).create_and_change()
+        extra_conf = {"spark.hadoop.iceberg.engine.hive.lock-enabled": False}
+        Job(tmp_path, "hive.json", conf, own=extra_conf).create_and_change()
     assert read_rows(spark, tmp_path / "lake") == CHANGED
 
 
@@ -229,23 +229,23 @@ def test_documented_hive_catalog_of_delta_tables_is_loaded(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with hive_metastore(tmp_path) as port:
-        given = {
+        conf = {
             "spark.hadoop.hive.metastore.uris": f"thrift://127.0.0.1:{port}",
             "spark.sql.warehouse.dir": f"{tmp_path}/lake",
         }
-        Job(tmp_path, "hive-delta.json", given).create_and_change()
+        Job(tmp_path, "hive-delta.json", conf).create_and_change()
     (table,) = (tmp_path / "lake").rglob("orders_1")
     rows = spark.read.format("delta").load(str(table)).collect()
     assert sorted((tuple(row) for row in rows), key=repr) == CHANGED
 
 
 def make_rest_job(folder: Path, gateway: TokenGateway) -> Job:
-    given = {
+    conf = {
         f"{CATALOG}.uri": gateway.url,
         f"{CATALOG}.oauth2-server-uri": gateway.token_url,
         f"{CATALOG}.credential": ":".join(CLIENT),
     }
-    return Job(folder, "rest.json", {**given, f"{CATALOG}.warehouse": None})
+    return Job(folder, "rest.json", {**conf, f"{CATALOG}.warehouse": None})
 
 
 @pytest.mark.thorough
@@ -278,9 +278,9 @@ def test_commit_to_a_rest_catalog_is_made_once(
     lake = tmp_path / "lake"
     with rest_catalog(tmp_path, warehouse=str(lake)) as port, TokenGateway(port) as gateway:
         job = make_rest_job(tmp_path, gateway)
-        job.load(described(), order(id=1), state(1))
+        job.load(schema_message(), order(id=1), state(1))
         gateway.refusals, gateway.lost_answers = [*refusals], [*lost_answers]
-        report = job.load(described(), order(id=2), order(id=3), state(2))
+        report = job.load(schema_message(), order(id=2), order(id=3), state(2))
         assert (gateway.refusals, gateway.lost_answers) == ([], [])
     assert (report["outcome"], report["states"]) == ("complete", 1)
     assert read_rows(spark, lake) == [(1,), (2,), (3,)]
@@ -301,7 +301,7 @@ def test_rejected_credentials_of_a_rest_catalog_are_one_sentence(tmp_path: Path)
         wrong = {f"{CATALOG}.credential": "nobody:known"}
         expired = {f"{CATALOG}.credential": "", f"{CATALOG}.token": token}
         for spark in (wrong, expired):
-            report = job.load(described("id"), order(id=1), state(1), code=1, **spark)
+            report = job.load(schema_message("id"), order(id=1), state(1), code=1, **spark)
             assert "the catalog: it rejects these credentials" in report["outcome"]
             assert "spark.sql.catalog.<name>.credential" in report["outcome"]
             assert report["states"] == 0
@@ -350,9 +350,9 @@ def test_documented_vended_credentials_are_used(s3: S3Server, tmp_path: Path) ->
         rest_catalog(tmp_path, {}, **on_s3(s3), include__credentials="true") as port,
         TokenGateway(port) as gateway,
     ):
-        given = make_rest_job(tmp_path, gateway).replaced
-        given |= {f"{CATALOG}.s3.endpoint": s3.url}
-        Job(tmp_path, "rest-vended.json", given).create_and_change()
+        conf = make_rest_job(tmp_path, gateway).replaced
+        conf |= {f"{CATALOG}.s3.endpoint": s3.url}
+        Job(tmp_path, "rest-vended.json", conf).create_and_change()
         assert "vended-credentials" in gateway.delegations
     assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/sales/orders_1/"))
 
@@ -362,9 +362,9 @@ def test_documented_vended_credentials_are_used(s3: S3Server, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.peer
 def test_documented_glue_catalog_is_loaded(s3: S3Server, tmp_path: Path) -> None:
-    own = {f"{CATALOG}.glue.endpoint": s3.url, **reach(s3)}
+    extra_conf = {f"{CATALOG}.glue.endpoint": s3.url, **reach(s3)}
     warehouse = {f"{CATALOG}.warehouse": "s3://lake/tables"}
-    Job(tmp_path, "glue.json", warehouse, own, ACCESS).create_and_change()
+    Job(tmp_path, "glue.json", warehouse, extra_conf, ACCESS).create_and_change()
     assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/"))
 
 
@@ -378,8 +378,8 @@ def test_documented_unity_catalog_is_loaded(s3: S3Server, tmp_path: Path) -> Non
         rest_catalog(tmp_path, {}, **on_s3(s3), include__credentials="true") as port,
         TokenGateway(port, routes=UNITY_CATALOG) as gateway,
     ):
-        given = {**make_rest_job(tmp_path, gateway).replaced, f"{CATALOG}.warehouse": "CATALOG"}
-        Job(tmp_path, "unity.json", given, reach(s3)).create_and_change()
+        conf = {**make_rest_job(tmp_path, gateway).replaced, f"{CATALOG}.warehouse": "CATALOG"}
+        Job(tmp_path, "unity.json", conf, reach(s3)).create_and_change()
         assert gateway.delegations == {"vended-credentials"}
     assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/sales/orders_1/"))
 
@@ -397,8 +397,8 @@ def test_documented_endpoint_of_s3_tables_is_loaded(s3: S3Server, tmp_path: Path
         rest_catalog(tmp_path, {}, **on_s3(s3)) as port,
         SignatureGateway(port, routes=s3_tables_routes(ARN)) as gateway,
     ):
-        given = {f"{CATALOG}.uri": gateway.url, f"{CATALOG}.warehouse": ARN}
-        Job(tmp_path, "s3-tables.json", given, reach(s3), ACCESS).create_and_change()
+        conf = {f"{CATALOG}.uri": gateway.url, f"{CATALOG}.warehouse": ARN}
+        Job(tmp_path, "s3-tables.json", conf, reach(s3), ACCESS).create_and_change()
         assert gateway.issued == 0
     assert any(key.endswith(".parquet") for key in s3.keys("lake", "tables/sales/orders_1/"))
 
@@ -409,16 +409,16 @@ def test_documented_endpoint_of_s3_tables_is_loaded(s3: S3Server, tmp_path: Path
 @pytest.mark.peer
 def test_documented_library_of_s3_tables_is_loaded(s3: S3Server, tmp_path: Path) -> None:
     arn = s3.make_table_bucket("lake")
-    own = {f"{CATALOG}.s3tables.endpoint": s3.url, **reach(s3)}
-    job = Job(tmp_path, "s3-tables-library.json", {f"{CATALOG}.warehouse": arn}, own, ACCESS)
+    extra_conf = {f"{CATALOG}.s3tables.endpoint": s3.url, **reach(s3)}
+    job = Job(tmp_path, "s3-tables-library.json", {f"{CATALOG}.warehouse": arn}, extra_conf, ACCESS)
     job.create_and_change()
     metadata = s3.read_table_metadata(arn, "sales", "orders_1")
     names = [column["name"] for column in metadata["schemas"][-1]["fields"]]
     assert names == ["id", "name"]
     (current,) = (
-        each
-        for each in metadata["snapshots"]
-        if each["snapshot-id"] == metadata["current-snapshot-id"]
+        snapshot
+        for snapshot in metadata["snapshots"]
+        if snapshot["snapshot-id"] == metadata["current-snapshot-id"]
     )
     assert current["summary"]["total-records"] == "3"
 
@@ -467,13 +467,13 @@ def test_documented_delta_tables_are_registered_in_unity_catalog(
             in (job.log)
         )
         assert server.created == ["CATALOG.sales", "CATALOG.sales.orders_1"]
-        found = server.tables["CATALOG.sales.orders_1"]
-        request = {"table_id": found["table_id"], "operation": "READ"}
+        registered = server.tables["CATALOG.sales.orders_1"]
+        request = {"table_id": registered["table_id"], "operation": "READ"}
         _, vended = server.post("temporary-table-credentials", request)
-    assert [column["type_text"] for column in found["columns"]] == ["bigint"]
-    assert found["storage_location"] == "s3://lake/tables/Orders-1"
+    assert [column["type_text"] for column in registered["columns"]] == ["bigint"]
+    assert registered["storage_location"] == "s3://lake/tables/Orders-1"
     options = {f"AWS_{k.upper()}": v for k, v in vended["aws_temp_credentials"].items()}
-    table = DeltaTable(found["storage_location"], storage_options={**reach, **options})
+    table = DeltaTable(registered["storage_location"], storage_options={**reach, **options})
     rows = table.to_pyarrow_table(columns=["id", "name"]).to_pylist()
     assert sorted(tuple(row.values()) for row in rows) == CHANGED
 
@@ -508,14 +508,14 @@ def load_and_read_by_name(folder: Path, url: str) -> dict[str, list[list[Any]]]:
     person = {"type": "RECORD", "stream": "people", "record": {"name": "Ada"}}
     job = make_local_unity_job(folder, url)
     for number in (1, 2):
-        job.load(described("id"), order(id=number), {**people, "key_properties": []}, person)
+        job.load(schema_message("id"), order(id=number), {**people, "key_properties": []}, person)
         assert ("registered with the location" in job.log) == (number == 1)
-    done = subprocess.run(
+    process = subprocess.run(
         [python, "-c", READ_BY_DUCKDB, url, TOKEN], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, list[list[Any]]] = json.loads(done.stdout)
-    return found
+    assert process.returncode == 0, process.stderr
+    rows: dict[str, list[list[Any]]] = json.loads(process.stdout)
+    return rows
 
 
 REGISTERED: Final = {"orders_1": [[1], [2]], "people": [["Ada"], ["Ada"]]}
@@ -546,20 +546,20 @@ def test_rejected_token_of_unity_catalog_keeps_the_load(tmp_path: Path) -> None:
     with UnityCatalogServer() as server:
         job = make_local_unity_job(tmp_path, server.url)
         job.environment["UNITY_CATALOG_TOKEN"] = "expired-token"
-        report = job.load(described("id"), order(id=1), state(1), code=1)
+        report = job.load(schema_message("id"), order(id=1), state(1), code=1)
         assert (report["outcome"], report["states"], server.created) == ("complete", 1, [])
         rejected = f"Unity Catalog at {server.url} rejects the token in UNITY_CATALOG_TOKEN"
         assert report["after_load"][0]["error"].endswith(f"standard error ends: {rejected}")
         assert "expired-token" not in job.log + json.dumps(report)
         job.environment["UNITY_CATALOG_TOKEN"] = TOKEN
-        job.load(described("id"), order(id=2), state(2))
+        job.load(schema_message("id"), order(id=2), state(2))
         assert "CATALOG.sales.orders_1" in server.created
 
 
 def register(folder: Path, server: UnityCatalogServer, url: str = "") -> tuple[int, str]:
     """Run the program for the table `lake/Types` of a folder; return its exit code and output."""
     report = {"streams": {"Types": {"table": "Types", "place": str(folder / "lake" / "Types")}}}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, url or server.url, "CATALOG", "sales"],
         input=json.dumps(report),
         env={**os.environ, "UNITY_CATALOG_TOKEN": TOKEN},
@@ -567,7 +567,7 @@ def register(folder: Path, server: UnityCatalogServer, url: str = "") -> tuple[i
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return process.returncode, process.stdout + process.stderr
 
 
 def test_columns_of_every_type_fit_the_specification_of_unity_catalog(tmp_path: Path) -> None:
@@ -592,8 +592,8 @@ def test_columns_of_every_type_fit_the_specification_of_unity_catalog(tmp_path: 
     with UnityCatalogServer() as server:
         assert register(tmp_path, server)[0] == 0
         columns = server.tables["CATALOG.sales.types"]["columns"]
-    found = {c["name"]: (c["type_text"], c["type_name"]) for c in columns}
-    assert found == {name: (text, kind) for name, (_, text, kind) in types.items()}
+    actual = {c["name"]: (c["type_text"], c["type_name"]) for c in columns}
+    assert actual == {name: (text, kind) for name, (_, text, kind) in types.items()}
     assert [
         (c["name"], c["type_precision"], c["type_scale"]) for c in columns if "type_scale" in c
     ] == [("n", 20, 4)]
@@ -605,19 +605,22 @@ def test_faults_of_a_registration_in_unity_catalog_are_one_sentence(tmp_path: Pa
     """Another job may register the table at the same moment; another location is an error."""
     write_deltalake(tmp_path / "lake" / "Types", pa.table({"id": [1]}))
     location = (tmp_path / "lake" / "Types").as_uri()
-    taken = {"table_id": "1", "columns": [{"name": "id", "type_name": "LONG"}]}
+    existing = {"table_id": "1", "columns": [{"name": "id", "type_name": "LONG"}]}
     with UnityCatalogServer() as server:
-        server.in_between["CATALOG.sales.types"] = {**taken, "storage_location": location}
+        server.in_between["CATALOG.sales.types"] = {**existing, "storage_location": location}
         assert register(tmp_path, server) == (0, "")
         assert server.created == ["CATALOG.sales"]
         server.tables["CATALOG.sales.types"]["storage_location"] = "s3://other/types"
         code, output = register(tmp_path, server)
         assert (code, output.count("\n")) == (1, 1)
         assert f"has the location s3://other/types in Unity Catalog, not {location}" in output
-        refused, closed = UnityCatalogServer("OTHER"), UnityCatalogServer()
+        without_catalog, closed = UnityCatalogServer("OTHER"), UnityCatalogServer()
         closed.server_close()
-        with refused:
-            assert "404 NOT_FOUND Catalog not found: CATALOG\n" in register(tmp_path, refused)[1]
+        with without_catalog:
+            assert (
+                "404 NOT_FOUND Catalog not found: CATALOG\n"
+                in register(tmp_path, without_catalog)[1]
+            )
         assert "could not be reached: ConnectionError\n" in register(tmp_path, closed)[1]
         (tmp_path / "lake/Types/_delta_log/00000000000000000000.json").write_text("{}garbage")
         code, output = register(tmp_path, server)

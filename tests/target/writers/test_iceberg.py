@@ -48,9 +48,9 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
-    made = Table(str(tmp_path / "people"), "people")
-    IcebergWriter().create(spark, made, LAYOUT, TableLayout())
-    return made
+    new_table = Table(str(tmp_path / "people"), "people")
+    IcebergWriter().create(spark, new_table, LAYOUT, TableLayout())
+    return new_table
 
 
 # ------------------------------------------------------------------ commits and markers
@@ -83,9 +83,9 @@ def test_merge_carries_metadata_and_returns_its_counts(spark, table):
 def test_repeated_batch_is_recognized_and_not_written_again(spark, table):
     IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1))
 
-    again = IcebergWriter()  # has no result of the first try, as after an exception
-    effect = again.append(table, rows(spark, (1, "a", 1)), marker(1))
-    again.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
+    retry = IcebergWriter()  # has no result of the first try, as after an exception
+    effect = retry.append(table, rows(spark, (1, "a", 1)), marker(1))
+    retry.upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
     IcebergWriter().upsert(table, batch(spark, (2, "b", 2)), KEYS, marker(2))
     IcebergWriter().commit_empty(spark, table, marker(2))
 
@@ -95,68 +95,70 @@ def test_repeated_batch_is_recognized_and_not_written_again(spark, table):
 
 
 @pytest.mark.every_nth_case(2)
-@pytest.mark.parametrize("way", ["append", "upsert", "replace", "commit_empty"])
-def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table, way):
+@pytest.mark.parametrize("method", ["append", "upsert", "replace", "commit_empty"])
+def test_exception_after_the_commit_does_not_duplicate_the_batch(spark, table, method):
     """The commit is made, then its response is lost; the same call is repeated."""
     answers = iter([ConnectionError("lost"), None])
 
-    class Losing(IcebergWriter):
+    class LostResponseWriter(IcebergWriter):
         def _verify(self, *args: Any) -> list[IcebergSnapshot]:
-            found = super()._verify(*args)
+            snapshots = super()._verify(*args)
             error = next(answers, None)
             if error is not None:
                 raise error
-            return found
+            return snapshots
 
     IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1))
-    writer = Losing()
+    writer = LostResponseWriter()
     arguments = {
         "append": [table, rows(spark, (2, "b", 2))],
         "replace": [table, rows(spark, (2, "b", 2))],
         "upsert": [table, batch(spark, (2, "b", 2)), KEYS],
         "commit_empty": [spark, table],
-    }[way]
+    }[method]
     with pytest.raises(ConnectionError):
-        getattr(writer, way)(*arguments, marker(2))
+        getattr(writer, method)(*arguments, marker(2))
     before = len(line(spark, table))
-    getattr(writer, way)(*arguments, marker(2))
+    getattr(writer, method)(*arguments, marker(2))
     assert len(line(spark, table)) == before == 2
     after = {"replace": [(2, "b", 2)], "commit_empty": [(1, "a", 1)]}
-    assert content(spark, table) == after.get(way, [(1, "a", 1), (2, "b", 2)])
+    assert content(spark, table) == after.get(method, [(1, "a", 1), (2, "b", 2)])
 
 
 @pytest.mark.every_nth_case(2)
-@pytest.mark.parametrize("way", ["append", "replace", "upsert", "commit_empty", "delete_versions"])
-def test_batch_number_that_does_not_increase_is_an_error(spark, table, way):
+@pytest.mark.parametrize(
+    "method", ["append", "replace", "upsert", "commit_empty", "delete_versions"]
+)
+def test_batch_number_that_does_not_increase_is_an_error(spark, table, method):
     writer = IcebergWriter()
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     writer.append(table, rows(spark, (2, "b", 2)), marker(2))
 
-    for who, number in ((writer, 2), (writer, 1), (IcebergWriter(), 1)):
+    for iceberg_writer, number in ((writer, 2), (writer, 1), (IcebergWriter(), 1)):
         arguments = {
             "append": [table, rows(spark, (3, "c", 3))],
             "replace": [table, rows(spark, (3, "c", 3))],
             "upsert": [table, batch(spark, (3, "c", 3)), KEYS],
             "commit_empty": [spark, table],
             "delete_versions": [spark, table, VersionDelete(1, None, datetime.now(timezone.utc))],
-        }[way]
+        }[method]
         with pytest.raises(CommitLostError, match="Batch"):
-            getattr(who, way)(*arguments, marker(number))
+            getattr(iceberg_writer, method)(*arguments, marker(number))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
 
 
 def test_commit_with_other_metadata_is_an_error(spark, table):
     """A user's setting for all commits replaces the metadata."""
 
-    class Lost(IcebergWriter):
-        def _commit(self, spark, table, commit, write, **more):
+    class OtherMetadataWriter(IcebergWriter):
+        def _commit(self, spark, table, commit, write, **options):
             def forgetting(ref: str, _: str) -> None:
                 write(ref, "{}")
 
-            return super()._commit(spark, table, commit, forgetting, **more)
+            return super()._commit(spark, table, commit, forgetting, **options)
 
     with pytest.raises(CommitLostError, match="was written without an error"):
-        Lost().append(table, rows(spark, (2, "b", 2)), marker(1))
+        OtherMetadataWriter().append(table, rows(spark, (2, "b", 2)), marker(1))
 
 
 def test_new_run_numbers_its_batches_from_one(spark, table):
@@ -215,9 +217,9 @@ def test_merge_leaves_no_settings_in_the_session(spark, table):
 def test_metadata_is_found_below_foreign_snapshots(spark, table):
     IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1, "{}"))
     ref = resolve_table(spark, table).ref
-    for words in ("not json", "[1]", '{"target_spark": {"job": 1}}'):
+    for text in ("not json", "[1]", '{"target_spark": {"job": 1}}'):
         write = rows(spark, (9, "z", 9)).writeTo(ref)
-        write.option("snapshot-property.target-spark", words).append()
+        write.option("snapshot-property.target-spark", text).append()
     spark.sql(f"DELETE FROM {ref} WHERE id = 9")  # noqa: S608
 
     writer = IcebergWriter()
@@ -229,20 +231,22 @@ def test_metadata_is_found_below_foreign_snapshots(spark, table):
 @pytest.mark.parametrize("expires", [False, True])
 def test_rolled_back_snapshots_are_ignored(spark, table, expires):
     """A rollback during a run is an error, also in a table whose first snapshots have expired."""
-    place = resolve_table(spark, table)
+    table_ref = resolve_table(spark, table)
     if expires:
-        rows(spark, (0, "a", 1)).where("false").writeTo(place.ref).append()
+        rows(spark, (0, "a", 1)).where("false").writeTo(table_ref.ref).append()
     writer = IcebergWriter()
     for number in (1, 2):
         writer.append(table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
         if expires and number == 1:
             all_but_the_last = "older_than => TIMESTAMP '2100-01-01', retain_last => 1"
-            of_table = f"table => '{place.ref}'"
-            spark.sql(f"CALL {place.procedures}.expire_snapshots({of_table}, {all_but_the_last})")
+            of_table = f"table => '{table_ref.ref}'"
+            spark.sql(
+                f"CALL {table_ref.procedures}.expire_snapshots({of_table}, {all_but_the_last})"
+            )
     first = line(spark, table)[-1]
     assert (first.parent is not None) == expires
-    words = f"{place.procedures}.rollback_to_snapshot('{place.ref}', {first.id})"
-    spark.sql(f"CALL {words}")
+    call = f"{table_ref.procedures}.rollback_to_snapshot('{table_ref.ref}', {first.id})"
+    spark.sql(f"CALL {call}")
     assert IcebergWriter().get_last_metadata(spark, table) == marker(1, "[1]")
     assert content(spark, table) == [(1, "a", 1)]
     # The run has counted rows as committed that are no longer in the table.
@@ -256,13 +260,13 @@ def test_snapshots_are_the_same_from_files_and_from_spark(spark, table, tmp_path
         writer.commit_empty(spark, table, marker(number, f"[{number}]"))
     by_files = line(spark, table)
     monkeypatch.setattr(Table, "local_folder", None)
-    found = line(spark, table)
-    assert [(each.id, each.parent) for each in found] == [
-        (each.id, each.parent) for each in by_files
+    by_spark = line(spark, table)
+    assert [(snapshot.id, snapshot.parent) for snapshot in by_spark] == [
+        (snapshot.id, snapshot.parent) for snapshot in by_files
     ]
-    for by_query, by_file in zip(found, by_files, strict=True):
+    for by_query, by_file in zip(by_spark, by_files, strict=True):
         assert {"operation": "append", **by_query.summary} == by_file.summary
-    assert [found.marker for found in by_files] == [marker(n, f"[{n}]") for n in (3, 2, 1)]
+    assert [snapshot.marker for snapshot in by_files] == [marker(n, f"[{n}]") for n in (3, 2, 1)]
     assert line(spark, table.with_suffix("_none")) == []
     assert IcebergWriter().get_column_types(spark, table.with_suffix("_none")) is None
 
@@ -285,7 +289,7 @@ def test_metadata_files_are_read_by_the_iceberg_specification(tmp_path):
     packed = gzip.compress(json.dumps(document).encode())
     (folder / "v10.gz.metadata.json").write_bytes(packed)
     (folder / "v9.metadata.json").write_text("{}")
-    assert [found.id for found in line(None, table)] == [8, 6, 5]
+    assert [snapshot.id for snapshot in line(None, table)] == [8, 6, 5]
     assert IcebergWriter().get_last_metadata(None, table) == marker(1)
 
 
@@ -305,17 +309,17 @@ def test_long_metadata_is_compressed_and_foreign_metadata_ignored():
 
 
 def test_commit_statistics_are_read_from_the_snapshot_summary():
-    counted = {"added-records": "9", "deleted-records": "5", "added-data-files": "2"}
-    assert parse_summary(IcebergSnapshot(1, None, counted), merged=False) == CommitStats(
+    summary = {"added-records": "9", "deleted-records": "5", "added-data-files": "2"}
+    assert parse_summary(IcebergSnapshot(1, None, summary), merged=False) == CommitStats(
         9, 0, 5, 2, 0
     )
-    assert parse_summary(IcebergSnapshot(1, None, counted), merged=True) == CommitStats(
+    assert parse_summary(IcebergSnapshot(1, None, summary), merged=True) == CommitStats(
         4, 0, 0, 2, 0
     )
-    of_merge = {f"spark.merge-into.num-target-rows-{what}": "3" for what in ("inserted", "updated")}
+    of_merge = {f"spark.merge-into.num-target-rows-{kind}": "3" for kind in ("inserted", "updated")}
     of_merge["spark.merge-into.num-target-rows-deleted"] = "-1"
-    found = parse_summary(IcebergSnapshot(1, None, {**counted, **of_merge}), merged=True)
-    assert found == CommitStats(3, 3, 0, 2, 0)
+    stats = parse_summary(IcebergSnapshot(1, None, {**summary, **of_merge}), merged=True)
+    assert stats == CommitStats(3, 3, 0, 2, 0)
 
 
 # ---------------------------------------------------------------------------- upserting
@@ -358,19 +362,19 @@ def test_old_versions_are_deleted_in_one_snapshot_with_its_metadata(spark, tmp_p
         f" v AS _sdc_table_version FROM VALUES {values} AS t(id, v)"
     )
     writer.append(table, data, marker(1))
-    at = datetime(2024, 5, 1, tzinfo=timezone.utc)
-    ending = VersionDelete(5, "_sdc_deleted_at" if soft else None, at)
-    effect = writer.delete_versions(spark, table, ending, marker(2, "[2]"))
+    deleted_at = datetime(2024, 5, 1, tzinfo=timezone.utc)
+    version_delete = VersionDelete(5, "_sdc_deleted_at" if soft else None, deleted_at)
+    effect = writer.delete_versions(spark, table, version_delete, marker(2, "[2]"))
     assert IcebergWriter().get_last_metadata(spark, table) == marker(2, "[2]")
     assert len(line(spark, table)) == 2
-    living = writer.rows(spark, table).where("_sdc_deleted_at IS NULL")
-    assert [row.id for row in living.collect()] == [1]
+    undeleted = writer.rows(spark, table).where("_sdc_deleted_at IS NULL")
+    assert [row.id for row in undeleted.collect()] == [1]
     assert writer.rows(spark, table).count() == (3 if soft else 1)
     assert (effect.updated, effect.deleted) == ((2, 0) if soft else (0, 2))
     # Iceberg drops whole files without our metadata; a delete without rows is a commit too.
-    effect = writer.delete_versions(spark, table, ending, marker(3, "[3]"))
+    effect = writer.delete_versions(spark, table, version_delete, marker(3, "[3]"))
     assert (effect.updated, effect.deleted) == (0, 0)
-    writer.delete_versions(spark, table, replace(ending, version=6), marker(4, "[4]"))
+    writer.delete_versions(spark, table, replace(version_delete, version=6), marker(4, "[4]"))
     assert IcebergWriter().get_last_metadata(spark, table) == marker(4, "[4]")
 
 
@@ -400,16 +404,16 @@ def test_concurrent_appends_are_both_kept(spark_session, spark, table):
     ref = resolve_table(spark, table).ref
 
     def ours() -> None:
-        mine = spark_session.thread_session()
+        session = spark_session.thread_session()
         writer = IcebergWriter()
         for number in range(1, 5):
-            writer.append(table, rows(mine, (number, "ours", 1)), marker(number))
+            writer.append(table, rows(session, (number, "ours", 1)), marker(number))
 
     def theirs() -> None:
-        mine = spark_session.thread_session()
-        resolve_table(mine, table)
+        session = spark_session.thread_session()
+        resolve_table(session, table)
         for number in range(4):
-            rows(mine, (number, "theirs", 1)).writeTo(ref).append()
+            rows(session, (number, "theirs", 1)).writeTo(ref).append()
 
     assert run_concurrently(ours, theirs) == []
     assert len(content(spark, table)) == 8
@@ -464,17 +468,17 @@ def test_concurrent_merges_carry_only_their_own_metadata(spark_session: Session,
         spark = spark_session.thread_session()
         writer = IcebergWriter()
         writer.create(spark, tables[i], LAYOUT, TableLayout())
-        first, *more = (
+        first, *later = (
             replace(marker(number, f'"{i}-{number}"'), job=f"job{i}")
             for number in range(1, 2 + rounds)
         )
         writer.append(tables[i], rows(spark, (i, "a", 1)), first)
-        for own in more:
-            writer.upsert(tables[i], batch(spark, (i, "b", own.batch)), KEYS, own)
+        for metadata in later:
+            writer.upsert(tables[i], batch(spark, (i, "b", metadata.batch)), KEYS, metadata)
 
     assert run_concurrently(*(lambda i=i: load(i) for i in range(count))) == []
     spark = spark_session.spark()
     for i, table in enumerate(tables):
-        states = [found.marker.state for found in line(spark, table)]
+        states = [snapshot.marker.state for snapshot in line(spark, table)]
         assert states == [f'"{i}-{number}"' for number in range(1 + rounds, 0, -1)]
         assert content(spark, table) == [(i, "b", 1 + rounds)]

@@ -47,7 +47,7 @@ def in_catalog(folder: Path) -> dict[str, Any]:
 def load(folder: Path, *messages: dict[str, Any]) -> list[str]:
     """Run the target; return the emitted states."""
     (folder / "target.json").write_text(json.dumps(in_catalog(folder)), encoding="utf-8")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", TARGET, "--config", "target.json"],
         input="".join(json.dumps(message) + "\n" for message in messages),
         cwd=folder,
@@ -56,15 +56,15 @@ def load(folder: Path, *messages: dict[str, Any]) -> list[str]:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
 
 
 def order(**values: Any) -> dict[str, Any]:
     return {"type": "RECORD", "stream": "Orders-1", "record": values}
 
 
-def described(**properties: Any) -> dict[str, Any]:
+def schema_message(**properties: Any) -> dict[str, Any]:
     schema = {"properties": {"id": {"type": "integer"}, **properties}}
     return {"type": "SCHEMA", "stream": "Orders-1", "schema": schema, "key_properties": ["id"]}
 
@@ -77,13 +77,13 @@ def test_tables_in_a_jdbc_catalog_are_created_upserted_and_altered(
 ) -> None:
     state = {"type": "STATE", "value": {"at": 1}}
     name = {"name": {"type": "string"}}
-    assert load(tmp_path, described(), order(id=1), order(id="x"), order(id=2), state)
-    load(tmp_path, described(**name), order(id=2, name="b"), order(id=3, name="c"), state)
+    assert load(tmp_path, schema_message(), order(id=1), order(id="x"), order(id=2), state)
+    load(tmp_path, schema_message(**name), order(id=2, name="b"), order(id=3, name="c"), state)
     with closing(sqlite3.connect(tmp_path / "lake.db")) as catalog:
-        found = catalog.execute(
+        entries = catalog.execute(
             "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables"
         ).fetchall()
-    tables = {table: place for database, table, place in found if database == "sales"}
+    tables = {table: location for database, table, location in entries if database == "sales"}
     orders = next(table for table in tables if table.startswith("orders_"))
     assert set(tables) == {orders, f"{orders}__quarantine", RUNS}
     rows = spark.read.format("iceberg").load(tables[orders]).collect()
@@ -103,14 +103,14 @@ def test_table_path_contains_the_database_as_a_folder() -> None:
     assert create_table() == Table("/lake/orders", "orders")
     assert create_table(table_prefix="x_") == Table("/lake/x_orders", "x_orders")
     assert create_table(database="crm") == Table("/lake/crm/orders", "orders")
-    own = {"orders": {"database": "a.b", "table": "Own"}}
-    assert create_table(database="crm", streams=own) == Table("/lake/a/b/Own", "Own")
+    streams = {"orders": {"database": "a.b", "table": "Own"}}
+    assert create_table(database="crm", streams=streams) == Table("/lake/a/b/Own", "Own")
     assert create_table(catalog="c", database="crm").identifier == ("c", "crm", "orders")
     assert create_table(catalog="c").identifier == ("c", "default", "orders")
 
 
 @pytest.mark.parametrize(
-    "config, words",
+    "config, expected",
     [
         ({"database": "a/b"}, "database: 'a/b' cannot be the name of a folder"),
         ({"streams": {"a": {"table": "_x"}}}, "streams.a.table: '_x' cannot be the name"),
@@ -119,10 +119,10 @@ def test_table_path_contains_the_database_as_a_folder() -> None:
     ],
 )
 def test_unsupported_iceberg_settings_are_rejected_at_start(
-    config: dict[str, Any], words: str
+    config: dict[str, Any], expected: str
 ) -> None:
-    found = settings.find_faults({"path": "/lake", "format": "iceberg", **config})
-    assert any(words in fault for fault in found), found
+    faults = settings.find_faults({"path": "/lake", "format": "iceberg", **config})
+    assert any(expected in fault for fault in faults), faults
 
 
 def test_supported_iceberg_settings_are_accepted(tmp_path: Path) -> None:

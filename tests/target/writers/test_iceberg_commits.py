@@ -60,25 +60,27 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "db" / "people"
 
 
-def made(spark: SparkSession, table: Table, layout: TableLayout | None = None) -> IcebergWriter:
+def create_writer(
+    spark: SparkSession, table: Table, layout: TableLayout | None = None
+) -> IcebergWriter:
     writer = IcebergWriter()
     writer.create(spark, table, LAYOUT, layout or TableLayout())
     return writer
 
 
-def theirs(spark: SparkSession, table: Table, *ids: int) -> None:
+def append_as_other_tool(spark: SparkSession, table: Table, *ids: int) -> None:
     """Append rows, or an empty snapshot, as another tool does."""
-    named = rows(spark, *((id_, "theirs", 0) for id_ in ids or (0,)))
-    named.where(f"{bool(ids)}").writeTo(resolve_table(spark, table).ref).append()
+    frame = rows(spark, *((id_, "theirs", 0) for id_ in ids or (0,)))
+    frame.where(f"{bool(ids)}").writeTo(resolve_table(spark, table).ref).append()
 
 
 def test_first_rows_with_keys_are_merged_with_concurrently_added_rows(
     spark: SparkSession, table: Table
 ) -> None:
     """A key in both batches is in the table once."""
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     assert writer.is_empty(spark, table)
-    theirs(spark, table, 1, 3)
+    append_as_other_tool(spark, table, 1, 3)
     data = batch(spark, (1, "ours", 1), (2, "ours", 1))
     with pytest.raises(Exception, match="conflicting files") as failed:
         writer.upsert(table, data, KEYS, marker(1))
@@ -93,16 +95,16 @@ def test_commit_after_one_of_another_run_of_the_job_is_an_error(
 ) -> None:
     """With ``meanwhile`` the other run commits when this one has already read the table."""
     table = Table(str(tmp_path / "people"), "people")
-    writer, ours = made(spark, table), replace(marker(1), earlier=NO_METADATA)
+    writer, ours = create_writer(spark, table), replace(marker(1), earlier=NO_METADATA)
     write = iceberg._append_nothing
 
     def commit_theirs() -> None:
         IcebergWriter().commit_empty(spark, table, marker(1, run="r2"))
 
-    def write_after_theirs(*given: Any) -> None:
+    def write_after_theirs(*arguments: Any) -> None:
         monkeypatch.setattr(iceberg, "_append_nothing", write)
         commit_theirs()
-        write(*given)
+        write(*arguments)
 
     if meanwhile:
         monkeypatch.setattr(iceberg, "_append_nothing", write_after_theirs)
@@ -137,7 +139,7 @@ def test_maintenance_repeats_the_metadata_of_expired_snapshots(
     monkeypatch.setattr(iceberg, "snapshots", lambda *_: iter([IcebergSnapshot(3, 2, {})]))
     monkeypatch.setattr(iceberg, "get_table_uuid", lambda *_: "1")
     monkeypatch.setattr(iceberg, "resolve_table", lambda *_: IcebergTableRef("c", ("db",), "t"))
-    monkeypatch.setattr(iceberg, "_append_nothing", lambda *given: added.append(given[-1]))
+    monkeypatch.setattr(iceberg, "_append_nothing", lambda *arguments: added.append(arguments[-1]))
     writer.get_last_metadata(unused, table, marker(1, "[1]"))
     writer.maintain(unused, table, MaintenanceOptions())
     assert added == [encode_metadata(marker(1, "[1]"))]
@@ -148,7 +150,7 @@ def test_missing_manifest_list_is_an_error_that_says_how_to_roll_back(
     spark: SparkSession, table: Table, folder: Path, has_parent: bool
 ) -> None:
     """The later commit of another run cannot repair the table."""
-    writer, commit = made(spark, table), marker(1, run="r2", started=2)
+    writer, commit = create_writer(spark, table), marker(1, run="r2", started=2)
     for number in range(1, 2 + has_parent):
         writer.append(table, rows(spark, (number, "a", 1)), marker(number))
     newest = line(spark, table)[0]
@@ -176,14 +178,14 @@ def test_first_rows_are_appended_only_if_the_table_has_no_rows(
     spark: SparkSession, tmp_path: Path, before: str, meanwhile: str
 ) -> None:
     table = Table(str(tmp_path / "people"), "people")
-    made(spark, table)
+    create_writer(spark, table)
     if before != "nothing":
-        theirs(spark, table, *([] if before == "no rows" else [9]))
+        append_as_other_tool(spark, table, *([] if before == "no rows" else [9]))
         spark.sql(f"DELETE FROM {resolve_table(spark, table).ref}")  # noqa: S608
     writer = IcebergWriter()
     assert writer.is_empty(spark, table)
     if meanwhile != "nothing":
-        theirs(spark, table, *([] if meanwhile == "no rows" else [1]))
+        append_as_other_tool(spark, table, *([] if meanwhile == "no rows" else [1]))
     data = batch(spark, (1, "ours", 1))
     if meanwhile == "rows":
         with pytest.raises(Exception, match="conflicting files"):
@@ -202,17 +204,17 @@ def test_rows_added_while_the_first_rows_are_written_are_a_conflict(
 ) -> None:
     """Another writer adds rows after the table was found empty, while Spark computes the batch."""
     table = Table(str(tmp_path / "people"), "people")
-    writer = made(spark, table, layout)
-    begun, count = threading.Event(), iceberg.counted
+    writer = create_writer(spark, table, layout)
+    started, count = threading.Event(), iceberg.counted
     is_filled = tmp_path / "is filled"
 
     def counted(*args: Any) -> Any:
-        begun.set()
+        started.set()
         return count(*args)
 
     def fill() -> None:
-        begun.wait(60)
-        theirs(other, table, 1)
+        started.wait(60)
+        append_as_other_tool(other, table, 1)
         is_filled.touch()
 
     @F.udf("boolean")
@@ -235,11 +237,11 @@ def test_rows_added_while_the_first_rows_are_written_are_a_conflict(
         with pytest.raises(Exception, match="conflicting files"):
             writer.upsert(table, slow, KEYS, marker(1))
     finally:
-        begun.set()
+        started.set()
         thread.join()
     writer.upsert(table, quick, KEYS, marker(1))
-    found = writer.rows(spark, table)
-    assert (found.count(), found.select("id").distinct().count()) == (1_000, 1_000)
+    stored = writer.rows(spark, table)
+    assert (stored.count(), stored.select("id").distinct().count()) == (1_000, 1_000)
 
 
 def upsert_during_insert(
@@ -247,17 +249,17 @@ def upsert_during_insert(
 ) -> None:
     """Upsert a new key that another writer adds after the MERGE has read the table."""
     folder.mkdir()
-    begun, done, other = folder / "begun", folder / "done", spark.newSession()
+    started, finished, other = folder / "begun", folder / "done", spark.newSession()
 
     def fill() -> None:
-        if wait_for_file(begun):
-            theirs(other, table, 2)
-            done.touch()
+        if wait_for_file(started):
+            append_as_other_tool(other, table, 2)
+            finished.touch()
 
     def wait(name: Any) -> Any:  # runs in a process that cannot import these tests
-        begun.touch()
+        started.touch()
         end = time.monotonic() + 60
-        while not done.exists() and time.monotonic() < end:
+        while not finished.exists() and time.monotonic() < end:
             time.sleep(0.02)
         return name
 
@@ -269,7 +271,7 @@ def upsert_during_insert(
     try:
         writer.upsert(table, data, KEYS, marker(2))
     finally:
-        begun.touch()
+        started.touch()
         thread.join()
 
 
@@ -284,7 +286,7 @@ def test_key_added_by_another_writer_during_a_merge_is_a_conflict(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = Table(str(tmp_path / "people"), "people")
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     with pytest.raises(Exception, match="conflicting files") as failed:
         upsert_during_insert(spark, table, writer, tmp_path / "signs")
     assert classify_failure(failed.value) is FailureKind.CONFLICT
@@ -298,9 +300,11 @@ def test_table_with_snapshot_isolation_for_merges_is_rejected(
 ) -> None:
     """With it, concurrently added keys would be in the table twice."""
     table = Table(str(tmp_path / "people"), "people")
-    writer = made(spark, table, TableLayout(properties=(("write.merge.isolation-level", level),)))
-    words = rf"write\.merge\.isolation-level = '{level}'.*Set the property to 'serializable'"
-    with pytest.raises(TableError, match=words):
+    writer = create_writer(
+        spark, table, TableLayout(properties=(("write.merge.isolation-level", level),))
+    )
+    expected = rf"write\.merge\.isolation-level = '{level}'.*Set the property to 'serializable'"
+    with pytest.raises(TableError, match=expected):
         upsert_during_insert(spark, table, writer, tmp_path / "signs")
     assert (1, "a", 1) in content(spark, table)
     assert (2, "ours", 2) not in content(spark, table)
@@ -312,7 +316,7 @@ def test_upsert_into_a_table_that_accepts_any_schema_is_rejected(
     """With the property, Spark does not resolve the columns of a MERGE."""
     table = Table(str(tmp_path / "people"), "people")
     accepting = TableLayout(properties=(("write.spark.accept-any-schema", "true"),))
-    writer = made(spark, table, accepting)
+    writer = create_writer(spark, table, accepting)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     with pytest.raises(TableError, match=r"accept-any-schema = 'true'.*Remove the property"):
         writer.upsert(table, batch(spark, (1, "b", 2)), KEYS, marker(2))
@@ -327,11 +331,11 @@ def test_upsert_into_a_table_that_accepts_any_schema_is_rejected(
 def test_different_row_count_in_the_snapshot_is_an_error(
     spark: SparkSession, table: Table, step: str
 ) -> None:
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     data = rows(spark, (1, "a", 1), (2, "b", 1))
     with pytest.raises(RowCountError, match=r"3 rows were to be written, but snapshot \d+ has 2"):
         getattr(writer, step)(table, data, marker(1), 3)
-    getattr(made(spark, table), step)(table, data, marker(2), 2)
+    getattr(create_writer(spark, table), step)(table, data, marker(2), 2)
 
 
 @pytest.mark.every_nth_case(3)
@@ -340,28 +344,28 @@ def test_snapshot_with_fewer_rows_than_computed_is_an_error(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """For example the output of a task vanishes."""
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     if step == "upsert":
         writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     effect_of = iceberg.parse_summary
 
-    def without_one(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
-        found = effect_of(snapshot, merged=merged)
-        return CommitStats(found.inserted - 1, found.updated, found.deleted)
+    def with_one_row_less(snapshot: IcebergSnapshot, *, merged: bool) -> CommitStats:
+        stats = effect_of(snapshot, merged=merged)
+        return CommitStats(stats.inserted - 1, stats.updated, stats.deleted)
 
-    monkeypatch.setattr(iceberg, "parse_summary", without_one)
+    monkeypatch.setattr(iceberg, "parse_summary", with_one_row_less)
     values = ((1, "a", 1), (2, "b", 1))
-    given = [batch(spark, *values), KEYS] if "upsert" in step else [rows(spark, *values)]
+    arguments = [batch(spark, *values), KEYS] if "upsert" in step else [rows(spark, *values)]
     commit = getattr(writer, step.removeprefix("first "))
     with pytest.raises(RowCountError, match=r"2 rows were to be written, but snapshot .* 1\. No"):
-        commit(table, *given, marker(2))
+        commit(table, *arguments, marker(2))
 
 
 def test_merge_into_a_table_with_duplicate_keys_is_counted(
     spark: SparkSession, table: Table
 ) -> None:
-    writer = made(spark, table)
-    theirs(spark, table, 1, 1, 2)
+    writer = create_writer(spark, table)
+    append_as_other_tool(spark, table, 1, 1, 2)
     effect = IcebergWriter().upsert(table, batch(spark, (1, "b", 2), (3, "c", 2)), KEYS, marker(1))
     assert (effect.inserted, effect.updated) == (1, 2)
     assert writer.rows(spark, table).where("name = 'b'").count() == 2
@@ -373,7 +377,7 @@ def test_snapshot_with_missing_or_truncated_files_is_an_error(
 ) -> None:
     table = Table(str(tmp_path / "people"), "people")
 
-    class Spoiling(IcebergWriter):
+    class FailingVerifyWriter(IcebergWriter):
         def _verify(self, *args: Any) -> list[IcebergSnapshot]:
             (file,) = Path(table.path).glob("data/*.parquet")
             if fault == "gone":
@@ -382,7 +386,7 @@ def test_snapshot_with_missing_or_truncated_files_is_an_error(
                 file.write_bytes(file.read_bytes()[:-9])
             return super()._verify(*args)
 
-    writer = Spoiling()
+    writer = FailingVerifyWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
     with pytest.raises(CommitLostError, match=r"Snapshot \d+ of table people names the file"):
         writer.append(table, rows(spark, (1, "a", 1)), marker(1))
@@ -393,7 +397,7 @@ def test_files_and_folders_of_a_commit_are_fsynced(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     table = Table(str(tmp_path / "tables" / "people"), "people")
-    writer = made(spark, table, TableLayout((PartitionField("name"),)))
+    writer = create_writer(spark, table, TableLayout((PartitionField("name"),)))
     writer.append(table, rows(spark, (1, "a", 1), (3, "c", 1)), marker(1))
     synced: set[Path] = set()
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
@@ -425,19 +429,19 @@ STEPS: dict[str, Callable[[IcebergWriter, SparkSession, Table], object]] = {
 
 @pytest.mark.every_nth_case(5)
 @pytest.mark.parametrize("step", list(STEPS))
-@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("is_replaced", [True, False])
 def test_replaced_or_removed_table_is_not_changed(
-    spark: SparkSession, table: Table, folder: Path, step: str, is_there: bool
+    spark: SparkSession, table: Table, folder: Path, step: str, is_replaced: bool
 ) -> None:
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     shutil.rmtree(folder)
-    if is_there:
-        made(spark.newSession() if table.path else spark, table)
-        theirs(spark, table, 7)
+    if is_replaced:
+        create_writer(spark.newSession() if table.path else spark, table)
+        append_as_other_tool(spark, table, 7)
     before = sorted(folder.rglob("*"))
-    words = "was replaced by another table" if is_there else "was removed while it was loaded"
-    with pytest.raises(TableError, match=words):
+    expected = "was replaced by another table" if is_replaced else "was removed while it was loaded"
+    with pytest.raises(TableError, match=expected):
         STEPS[step](writer, spark, table)
     assert sorted(folder.rglob("*")) == before
 
@@ -446,11 +450,11 @@ def test_table_recreated_with_the_same_uuid_is_not_changed(
     spark: SparkSession, table: Table
 ) -> None:
     """CREATE OR REPLACE TABLE keeps the uuid."""
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     ref = resolve_table(spark, table).ref
-    theirs_ = "SELECT 7L AS id, 'theirs' AS name, 0L AS n"
-    spark.sql(f"CREATE OR REPLACE TABLE {ref} USING iceberg AS {theirs_}")
+    query = "SELECT 7L AS id, 'theirs' AS name, 0L AS n"
+    spark.sql(f"CREATE OR REPLACE TABLE {ref} USING iceberg AS {query}")
     with pytest.raises(TableError, match="was removed while it was loaded"):
         writer.append(table, rows(spark, (2, "b", 1)), marker(2))
     assert content(spark, table) == [(7, "theirs", 0)]
@@ -459,17 +463,17 @@ def test_table_recreated_with_the_same_uuid_is_not_changed(
 def test_table_replaced_during_a_write_is_not_changed(spark: SparkSession, tmp_path: Path) -> None:
     """Iceberg rejects the commit; the error explains it."""
     table = Table(str(tmp_path / "people"), "people")
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
-    done = threading.Event()
+    finished = threading.Event()
 
     def swap() -> None:
-        while not (done.is_set() or len(list(Path(table.path).glob("data/*.parquet"))) > 1):
-            done.wait(0.02)
+        while not (finished.is_set() or len(list(Path(table.path).glob("data/*.parquet"))) > 1):
+            finished.wait(0.02)
         Path(table.path).rename(
             tmp_path / "aside"
         )  # unlike a removal, a rename cannot race with a new file
-        made(spark.newSession(), table)
+        create_writer(spark.newSession(), table)
 
     thread = threading.Thread(target=swap)
     slow = spark.range(0, 100_000, 1, 20).repartition(20)
@@ -479,7 +483,7 @@ def test_table_replaced_during_a_write_is_not_changed(spark: SparkSession, tmp_p
         with pytest.raises(TableError, match=r"was (replaced by another table|removed)"):
             writer.append(table, slow, marker(2))
     finally:
-        done.set()
+        finished.set()
         thread.join()
     assert content(spark, table) == []
 
@@ -493,7 +497,7 @@ def test_late_commit_to_a_folder_is_made_once(spark: SparkSession, tmp_path: Pat
     metadata, aside = tmp_path / "people" / "metadata", tmp_path / "aside.json"
     late: list[Path] = []
 
-    class Failing(IcebergWriter):
+    class LostResponseWriter(IcebergWriter):
         def _verify(self, *args: Any) -> list[IcebergSnapshot]:
             if args[-1].batch == 2 and not late:
                 late.append(metadata / "v3.metadata.json")
@@ -502,7 +506,7 @@ def test_late_commit_to_a_folder_is_made_once(spark: SparkSession, tmp_path: Pat
                 raise OSError(errno.ETIMEDOUT, "Connection timed out")
             return super()._verify(*args)
 
-    writer = Failing()
+    writer = LostResponseWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     data = rows(spark, (2, "b", 2))
@@ -512,7 +516,7 @@ def test_late_commit_to_a_folder_is_made_once(spark: SparkSession, tmp_path: Pat
     aside.rename(late[0])
     writer.append(table, rows(spark, (3, "c", 3)), marker(3))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2), (3, "c", 3)]
-    assert [each.marker for each in line(spark, table)].count(marker(2)) == 1
+    assert [snapshot.marker for snapshot in line(spark, table)].count(marker(2)) == 1
 
 
 def test_batch_is_not_repeated_if_its_snapshot_may_have_expired(
@@ -522,19 +526,19 @@ def test_batch_is_not_repeated_if_its_snapshot_may_have_expired(
     table = Table(str(tmp_path / "people"), "people")
     lost = iter([OSError(errno.ETIMEDOUT, "Connection timed out")])
 
-    class Failing(IcebergWriter):
+    class LostResponseWriter(IcebergWriter):
         def _verify(self, *args: Any) -> list[IcebergSnapshot]:
             if args[-1].batch == 2 and (error := next(lost, None)):
                 raise error
             return super()._verify(*args)
 
-    writer = Failing()
+    writer = LostResponseWriter()
     writer.create(spark, table, LAYOUT, TableLayout())
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
-    data, place = rows(spark, (2, "b", 2)), resolve_table(spark, table)
+    data, table_ref = rows(spark, (2, "b", 2)), resolve_table(spark, table)
     with pytest.raises(OSError, match="timed out"):
         writer.append(table, data, marker(2))
-    compact_and_expire(spark, place)
+    compact_and_expire(spark, table_ref)
     with pytest.raises(CommitLostError, match="Batch 2 of table people may be committed"):
         writer.append(table, data, marker(2))
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2)]
@@ -546,15 +550,15 @@ def test_snapshot_that_expires_before_its_files_are_checked_is_committed(
 ) -> None:
     """Another program compacts the table and expires all other snapshots during the check."""
     table = Table(str(tmp_path / "people"), "people")
-    writer = made(spark, table)
+    writer = create_writer(spark, table)
     writer.append(table, rows(spark, (1, "a", 1)), marker(1))
     load = snapshot_reader.load
 
-    def load_and_expire(session: SparkSession, place: IcebergTableRef) -> Any:
-        loaded = load(session, place)
+    def load_and_expire(session: SparkSession, table_ref: IcebergTableRef) -> Any:
+        loaded = load(session, table_ref)
         monkeypatch.undo()
-        compact_and_expire(session, place)
-        return loaded if moment.startswith("after") else load(session, place)
+        compact_and_expire(session, table_ref)
+        return loaded if moment.startswith("after") else load(session, table_ref)
 
     monkeypatch.setattr(snapshot_reader, "load", load_and_expire)
     assert writer.append(table, rows(spark, (2, "b", 2)), marker(2)).inserted == 1
@@ -562,13 +566,13 @@ def test_snapshot_that_expires_before_its_files_are_checked_is_committed(
     assert content(spark, table) == [(1, "a", 1), (2, "b", 2), (3, "c", 3)]
 
 
-def compact_and_expire(spark: SparkSession, place: IcebergTableRef) -> None:
-    of_table = f"table => '{place.ref}'"
+def compact_and_expire(spark: SparkSession, table_ref: IcebergTableRef) -> None:
+    of_table = f"table => '{table_ref.ref}'"
     for call in (
         "rewrite_data_files({}, options => map('rewrite-all', 'true'))",
         "expire_snapshots({}, older_than => TIMESTAMP '2100-01-01', retain_last => 1)",
     ):
-        spark.sql(f"CALL {place.procedures}.{call.format(of_table)}")
+        spark.sql(f"CALL {table_ref.procedures}.{call.format(of_table)}")
 
 
 # --------------------------------------------------------------------------------- history
@@ -597,7 +601,7 @@ def version(spark: SparkSession, id_: int, name: str, day: int) -> DataFrame:
 
 
 @pytest.mark.parametrize(
-    "theirs_",
+    "other_change",
     [
         pytest.param("nothing", marks=pytest.mark.thorough),
         pytest.param("another key", marks=pytest.mark.thorough),
@@ -605,32 +609,32 @@ def version(spark: SparkSession, id_: int, name: str, day: int) -> DataFrame:
     ],
 )
 def test_concurrently_changed_history_has_one_current_version_per_key(
-    spark: SparkSession, tmp_path: Path, theirs_: str
+    spark: SparkSession, tmp_path: Path, other_change: str
 ) -> None:
     """The versions of a batch are computed from the table, and then inserted by a MERGE."""
     table = Table(str(tmp_path / "people"), "people")
     ref = resolve_table(spark, table).ref
 
-    class Late(IcebergWriter):
+    class ConcurrentlyChangedWriter(IcebergWriter):
         def rows(self, spark: SparkSession, table: Table) -> DataFrame:
-            found = super().rows(spark, table)
-            found.schema  # noqa: B018  (the table is looked up)
-            if theirs_ != "nothing" and self._tables[table.key].is_converted:
-                key = 1 if theirs_ == "the same key" else 7
+            history = super().rows(spark, table)
+            history.schema  # noqa: B018  (the table is looked up)
+            if other_change != "nothing" and self._tables[table.key].is_converted:
+                key = 1 if other_change == "the same key" else 7
                 new = version(spark, key, "theirs", 2).drop("at")
                 if key == 1:
                     spark.sql(f"DELETE FROM {ref} WHERE id = 1")  # noqa: S608
                 new.writeTo(ref).append()
-            return found
+            return history
 
     first = IcebergWriter()
     first.create(spark, table, HISTORY, TableLayout())
     first.history(table, version(spark, 1, "a", 1), VERSIONS, marker(1))
-    writer = Late()
+    writer = ConcurrentlyChangedWriter()
     writer.history(table, version(spark, 1, "b", 3), VERSIONS, marker(2))
-    found = IcebergWriter().rows(spark, table)
-    current = found.where("_sdc_is_current").select("id", "name").collect()
-    expected = [(1, "b")] if theirs_ != "another key" else [(1, "b"), (7, "theirs")]
+    history = IcebergWriter().rows(spark, table)
+    current = history.where("_sdc_is_current").select("id", "name").collect()
+    expected = [(1, "b")] if other_change != "another key" else [(1, "b"), (7, "theirs")]
     assert sorted(map(tuple, current)) == expected
-    ended = {"nothing": "a", "another key": "a", "the same key": "theirs"}[theirs_]
-    assert [row.name for row in found.where("NOT _sdc_is_current").collect()] == [ended]
+    ended = {"nothing": "a", "another key": "a", "the same key": "theirs"}[other_change]
+    assert [row.name for row in history.where("NOT _sdc_is_current").collect()] == [ended]

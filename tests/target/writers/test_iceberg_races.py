@@ -46,18 +46,18 @@ def test_two_jobs_loading_a_new_table_keep_their_rows_or_fail(
         loads["b"].stdin.close()
         ends = {job: load.end() for job, load in loads.items()}
 
-    found = spark.read.format("iceberg").load(to_spark_uri(str(tables / "t")))
-    ids = Counter(row.id for row in found.select("id").collect())
-    least, most = Counter[int](), Counter[int]()
+    stored = spark.read.format("iceberg").load(to_spark_uri(str(tables / "t")))
+    ids = Counter(row.id for row in stored.select("id").collect())
+    required, allowed = Counter[int](), Counter[int]()
     for job, load in loads.items():
-        most.update(RUNS[job])
+        allowed.update(RUNS[job])
         if ends[job]:
             assert load.lines == []
             assert f", and this run is job '{job}'." in load.errors.decode(), load.errors.decode()
         else:
             assert len(load.lines) == 1
-            least.update(RUNS[job])
+            required.update(RUNS[job])
     assert 0 in ends.values()
     if keys:
-        least, most = Counter(set(least)), Counter(set(most))
-    assert least <= ids <= most
+        required, allowed = Counter(set(required)), Counter(set(allowed))
+    assert required <= ids <= allowed

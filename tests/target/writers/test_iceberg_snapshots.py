@@ -21,8 +21,8 @@ def current(snapshot: int) -> tuple[Any, ...]:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[Any, ...]]]:
     """Return the list of results of the next queries, which the test fills."""
-    place = SimpleNamespace(ref="`c`.`db`.`t`")
-    monkeypatch.setattr(snapshot_reader, "resolve_table", lambda *_: place)
+    table_ref = SimpleNamespace(ref="`c`.`db`.`t`")
+    monkeypatch.setattr(snapshot_reader, "resolve_table", lambda *_: table_ref)
     monkeypatch.setattr(snapshot_reader, "catalog_table_exists", lambda *_: True)
     return []
 

@@ -52,9 +52,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
-    made = Table(str(tmp_path / "people"), "people")
-    IcebergWriter().create(spark, made, LAYOUT, TableLayout())
-    return made
+    new_table = Table(str(tmp_path / "people"), "people")
+    IcebergWriter().create(spark, new_table, LAYOUT, TableLayout())
+    return new_table
 
 
 @pytest.fixture
@@ -72,15 +72,15 @@ def test_table_is_in_the_folder_of_its_name_and_readable_by_others(spark, tmp_pa
     IcebergWriter().create(spark, table, LAYOUT, TableLayout())
     IcebergWriter().append(table, rows(spark, (1, "a", 1)), marker(1))
     assert (tmp_path / "lake" / "people" / "metadata" / "v2.metadata.json").is_file()
-    found = spark.read.format("iceberg").load(to_spark_uri(table.path))
-    assert [tuple(row) for row in found.collect()] == [(1, "a", 1)]
+    people = spark.read.format("iceberg").load(to_spark_uri(table.path))
+    assert [tuple(row) for row in people.collect()] == [(1, "a", 1)]
     add_catalog(spark, "theirs", type="hadoop", warehouse=to_spark_uri(str(tmp_path)))
     assert spark.table("theirs.lake.people").count() == 1
     assert [row.tableName for row in spark.sql("SHOW TABLES IN theirs.lake").collect()] == [
         "people"
     ]
-    described = spark.sql("SHOW TBLPROPERTIES theirs.lake.people").collect()
-    assert ("format-version", "2") in {tuple(row) for row in described}
+    properties = spark.sql("SHOW TBLPROPERTIES theirs.lake.people").collect()
+    assert ("format-version", "2") in {tuple(row) for row in properties}
 
 
 @pytest.mark.parametrize("name", ["files", "snapshots", "history", "changes", "odd.näme 😀'x'"])
@@ -107,11 +107,11 @@ def test_names_of_iceberg_metadata_tables_are_valid_table_names(spark, tmp_path,
     ],
 )
 def test_parent_folder_of_a_table_is_its_database(spark, path, database, warehouse):
-    place = resolve_table(spark, Table(path, "t"))
-    assert place.catalog.startswith(f"{DEFAULT_CATALOG}_")
-    assert (place.database, place.name) == (database, "t")
-    assert spark.conf.get(f"spark.sql.catalog.{place.catalog}.warehouse") == warehouse
-    assert resolve_table(spark, Table(path, "t")) == place
+    table_ref = resolve_table(spark, Table(path, "t"))
+    assert table_ref.catalog.startswith(f"{DEFAULT_CATALOG}_")
+    assert (table_ref.database, table_ref.name) == (database, "t")
+    assert spark.conf.get(f"spark.sql.catalog.{table_ref.catalog}.warehouse") == warehouse
+    assert resolve_table(spark, Table(path, "t")) == table_ref
 
 
 def test_path_directly_below_the_root_is_supported(spark):
@@ -171,8 +171,8 @@ def test_user_defined_table_properties_are_applied(spark, tmp_path):
     writer.append(table, rows(spark, (1, "a", 1)), marker(1, "[1]"))
     assert list((tmp_path / "own" / "people" / "metadata").glob("v2.gz.metadata.json"))
     assert IcebergWriter().get_last_metadata(spark, table) == marker(1, "[1]")
-    found = spark.sql(f"SHOW TBLPROPERTIES {resolve_table(spark, table).ref}").collect()
-    assert ("format-version", "3") in {tuple(row) for row in found}
+    properties = spark.sql(f"SHOW TBLPROPERTIES {resolve_table(spark, table).ref}").collect()
+    assert ("format-version", "3") in {tuple(row) for row in properties}
 
 
 def test_folder_with_foreign_files_is_an_error(spark, tmp_path):
@@ -281,19 +281,19 @@ def test_can_widen_agrees_with_iceberg(spark, tmp_path):
     IcebergWriter().create(spark, table, TableSchema(tuple(columns)), TableLayout())
     ref = resolve_table(spark, table).ref
     for name, (old, new) in pairs.items():
-        words = f"ALTER TABLE {ref} ALTER COLUMN {name} TYPE {new}"
+        statement = f"ALTER TABLE {ref} ALTER COLUMN {name} TYPE {new}"
         assert iceberg_widens(old, new) == ((old, new) in WIDENED)
         if (old, new) in WIDENED:
-            spark.sql(words)
+            spark.sql(statement)
         else:
             with pytest.raises(Exception, match=r"Cannot change column type|NOT_SUPPORTED"):
-                spark.sql(words)
+                spark.sql(statement)
 
 
 def test_type_that_cannot_be_widened_gets_another_column():
-    wanted = TableSchema((Column("a", "a", Double()), Column("b", "b", Decimal(20, 4))))
+    new_schema = TableSchema((Column("a", "a", Double()), Column("b", "b", Decimal(20, 4))))
     table_schema, steps = diff_with_table(
-        wanted, {"a": "bigint", "b": "decimal(10,2)"}, iceberg_widens
+        new_schema, {"a": "bigint", "b": "decimal(10,2)"}, iceberg_widens
     )
     assert [step.path for step in steps] == [("a__double",), ("b__decimal_20_4",)]
     assert list(table_schema.types) == ["a", "b", "a__double", "b__decimal_20_4"]
@@ -418,11 +418,11 @@ def test_layout_sets_partitions_sort_order_and_file_size(spark, tmp_path):
     table = Table(str(tmp_path / "t"), "t")
     writer = IcebergWriter()
     writer.create(spark, table, DATED, layout)
-    (made,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
-    assert "PARTITIONED BY (hours(`the.time`), months(day), kind)" in made[0]
-    assert "'write.target-file-size-bytes' = '1048576'" in made[0]
-    assert "'sort-order' = 'the.time ASC NULLS FIRST, id ASC NULLS FIRST'" in made[0]
-    assert "'write.distribution-mode' = 'hash'" in made[0]
+    (created,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
+    assert "PARTITIONED BY (hours(`the.time`), months(day), kind)" in created[0]
+    assert "'write.target-file-size-bytes' = '1048576'" in created[0]
+    assert "'sort-order' = 'the.time ASC NULLS FIRST, id ASC NULLS FIRST'" in created[0]
+    assert "'write.distribution-mode' = 'hash'" in created[0]
     data = spark.sql(
         "SELECT id, TIMESTAMP '2024-01-01' + MAKE_INTERVAL(0, 0, 0, 0, id % 2, 0, 0)"
         " AS `the.time`, DATE '2024-02-03' AS day, 'k' AS kind FROM range(100)"
@@ -439,8 +439,8 @@ def test_layout_sets_partitions_sort_order_and_file_size(spark, tmp_path):
 def test_each_date_transform_partitions_a_table(spark, tmp_path, transform):
     table = Table(str(tmp_path / "t"), "t")
     IcebergWriter().create(spark, table, DATED, TableLayout((PartitionField("at", transform),)))
-    (made,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
-    assert f"PARTITIONED BY ({transform}s(`the.time`))" in made[0]
+    (created,) = spark.sql(f"SHOW CREATE TABLE {resolve_table(spark, table).ref}").collect()
+    assert f"PARTITIONED BY ({transform}s(`the.time`))" in created[0]
 
 
 def test_date_transform_of_a_text_column_is_rejected(spark, tmp_path):
@@ -500,8 +500,8 @@ def test_old_snapshots_and_files_are_removed_and_the_metadata_kept(spark, table)
     writer = IcebergWriter()
     for number in (1, 2, 3):
         writer.replace(table, rows(spark, (number, "a", 1)), marker(number, f"[{number}]"))
-    place = resolve_table(spark, table)
-    rows(spark, (4, "z", 9)).writeTo(place.ref).append()  # by another writer
+    table_ref = resolve_table(spark, table)
+    rows(spark, (4, "z", 9)).writeTo(table_ref.ref).append()  # by another writer
     stray, fresh = (Path(table.path, "data", name) for name in ("a.parquet", "b.parquet"))
     stray.write_bytes(b"x")
     make_old(Path(table.path))
@@ -510,9 +510,9 @@ def test_old_snapshots_and_files_are_removed_and_the_metadata_kept(spark, table)
     assert len(line(spark, table)) == 5  # no snapshot is that old; the metadata is repeated
     assert line(spark, table)[0].marker == marker(3, "[3]")
     assert (stray.exists(), fresh.exists()) == (False, True)
-    expire_snapshots(spark, place, -1)
-    (left,) = line(spark, table)
-    assert left.marker == marker(3, "[3]")
+    expire_snapshots(spark, table_ref, -1)
+    (remaining,) = line(spark, table)
+    assert remaining.marker == marker(3, "[3]")
     assert content(spark, table) == [(3, "a", 1), (4, "z", 9)]
     writer.append(table, rows(spark, (5, "a", 1)), marker(4))
     assert len(content(spark, table)) == 3
@@ -535,7 +535,7 @@ def test_layout_mismatch_of_an_existing_table_is_described(spark, tmp_path):
     writer.create(spark, table, DATED, parted)
     assert writer.describe_layout_mismatch(spark, table, DATED, parted) is None
     assert writer.describe_layout_mismatch(spark, table, DATED, TableLayout()) is None
-    found = writer.describe_layout_mismatch(
+    mismatch = writer.describe_layout_mismatch(
         spark, table, DATED, TableLayout((PartitionField("kind"),))
     )
-    assert found == "partitioned by days(the.time)"
+    assert mismatch == "partitioned by days(the.time)"

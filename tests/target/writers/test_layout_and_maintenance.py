@@ -48,16 +48,18 @@ def delta(make: Callable[[str], Warehouse]) -> Warehouse:
     return make("delta")
 
 
-def place(warehouse: Warehouse, name: str) -> Table:
+def get_table(warehouse: Warehouse, name: str) -> Table:
     return Table(f"{warehouse.folder}/{name}", name)
 
 
-def detail(warehouse: Warehouse, name: str) -> Any:
-    return warehouse.spark.sql(f"DESCRIBE DETAIL {delta_ref(place(warehouse, name))}").first()
+def describe_detail(warehouse: Warehouse, name: str) -> Any:
+    return warehouse.spark.sql(f"DESCRIBE DETAIL {delta_ref(get_table(warehouse, name))}").first()
 
 
-def sale(number: int, region: str | None, at: str | None, on: str | None = None) -> dict[str, Any]:
-    return record("sales", id=number, region=region, at=at, on=on)
+def sale(
+    number: int, region: str | None, time_of_sale: str | None, on: str | None = None
+) -> dict[str, Any]:
+    return record("sales", id=number, region=region, at=time_of_sale, on=on)
 
 
 def notes(warehouse: Warehouse, stream: str) -> str:
@@ -67,10 +69,10 @@ def notes(warehouse: Warehouse, stream: str) -> str:
 def live_files(warehouse: Warehouse, name: str) -> list[Path]:
     if warehouse.format == "iceberg":
         files = warehouse.spark.read.format("iceberg").load(f"{warehouse.folder}/{name}#files")
-        found = [row.file_path for row in files.select("file_path").collect()]
+        addresses = [row.file_path for row in files.select("file_path").collect()]
     else:
-        found = warehouse.read(name).inputFiles()
-    return [place for place in map(to_local_folder, found) if place is not None]
+        addresses = warehouse.read(name).inputFiles()
+    return [file for file in map(to_local_folder, addresses) if file is not None]
 
 
 # Partitions
@@ -78,31 +80,35 @@ def live_files(warehouse: Warehouse, name: str) -> list[Path]:
 
 def test_date_time_partitions_are_generated_columns(delta: Warehouse) -> None:
     layout = {"partition_by": ["region", "year(at)", "month(at)", "day(at)", "hour(at)"]}
-    described = schema("sales", SALES, "id")
-    delta.load(described, sale(1, "n", MIDNIGHT), sale(2, None, None), state(1), **layout)
+    schema_message = schema("sales", SALES, "id")
+    delta.load(schema_message, sale(1, "n", MIDNIGHT), sale(2, None, None), state(1), **layout)
     parts = ("_part_year_at", "_part_month_at", "_part_day_at", "_part_hour_at")
-    assert detail(delta, "sales").partitionColumns == ["region", *parts]
+    assert describe_detail(delta, "sales").partitionColumns == ["region", *parts]
     assert {tuple(map(str, row)) for row in delta.rows("sales", *parts)} == {
         ("2024", "2024-01", "2024-01-01", "2024-01-01-23"),
         ("None", "None", "None", "None"),
     }
     # A merge moves rows between partitions; schema changes and overwrites keep the columns.
-    grown = schema("sales", {**SALES, "n": {"type": "integer"}}, "id")
+    extended = schema("sales", {**SALES, "n": {"type": "integer"}}, "id")
     moved = {**sale(2, "s", "0001-01-01T00:00:00Z")["record"], "n": 5}
-    delta.load(grown, record("sales", **moved), state(2), **layout)
+    delta.load(extended, record("sales", **moved), state(2), **layout)
     days = {str(day) for (day,) in delta.rows("sales", "_part_day_at")}
     assert days == {"2024-01-01", "0001-01-01"}
     assert not any("_part" in note for note in delta.counts("sales")["notes"])
-    delta.load(grown, record("sales", **moved), state(3), **layout, full_refresh=["sales"])
+    delta.load(extended, record("sales", **moved), state(3), **layout, full_refresh=["sales"])
     assert delta.rows("sales", "id", "n", "_part_year_at") == [(2, 5, 1)]
     assert len(delta.read("sales").columns) == len(SALES) + 1 + len(parts)
 
 
 def test_date_column_partitions_by_day_month_or_year(delta: Warehouse) -> None:
-    described = schema("sales", SALES)
+    schema_message = schema("sales", SALES)
     layout = {"partition_by": ["day(on)", "month(on)", "year(on)"]}
-    delta.load(described, sale(1, None, None, "1582-10-14"), sale(2, None, None), **layout)
-    assert detail(delta, "sales").partitionColumns == ["on", "_part_month_on", "_part_year_on"]
+    delta.load(schema_message, sale(1, None, None, "1582-10-14"), sale(2, None, None), **layout)
+    assert describe_detail(delta, "sales").partitionColumns == [
+        "on",
+        "_part_month_on",
+        "_part_year_on",
+    ]
     assert sorted(delta.rows("sales", "_part_month_on", "_part_year_on"), key=str) == [
         ("1582-10", 1582),
         (None, None),
@@ -131,34 +137,34 @@ def test_reader_in_another_time_zone_finds_all_rows_of_a_partition(delta: Wareho
 def test_special_characters_in_partition_and_clustering_columns_are_supported(
     delta: Warehouse,
 ) -> None:
-    odd = {"a.b": INSTANT, "x y": TEXT, "id": {"type": "integer"}}
+    properties = {"a.b": INSTANT, "x y": TEXT, "id": {"type": "integer"}}
     values = {"a.b": MIDNIGHT, "x y": "v", "id": 1}
-    delta.load(schema("odd", odd), record("odd", **values), partition_by=["day(a.b)", "x y"])
-    assert detail(delta, "odd").partitionColumns == ["_part_day_a.b", "x_y"]
-    delta.load(schema("two", odd), record("two", **values), cluster_by=["a.b", "x y"])
-    assert detail(delta, "two").clusteringColumns == ["`a.b`", "x_y"]
+    delta.load(schema("odd", properties), record("odd", **values), partition_by=["day(a.b)", "x y"])
+    assert describe_detail(delta, "odd").partitionColumns == ["_part_day_a.b", "x_y"]
+    delta.load(schema("two", properties), record("two", **values), cluster_by=["a.b", "x y"])
+    assert describe_detail(delta, "two").clusteringColumns == ["`a.b`", "x_y"]
     assert delta.rows("two", "id") == [(1,)]
 
 
 def test_clustering_column_beyond_the_indexed_columns_is_supported(delta: Warehouse) -> None:
     wide = {f"c{n}": {"type": "boolean"} for n in range(40)} | {"last": TEXT, "first": TEXT}
     delta.load(schema("wide", wide), record("wide", last="z"), cluster_by=["last"])
-    assert detail(delta, "wide").clusteringColumns == ["last"]
+    assert describe_detail(delta, "wide").clusteringColumns == ["last"]
     delta.load(schema("wide", wide), record("wide", last="y"), cluster_by=["last"], compact=True)
     assert sorted(delta.rows("wide", "last")) == [("y",), ("z",)]
 
 
 def test_iceberg_table_is_partitioned_by_day(make: Callable[[str], Warehouse]) -> None:
     iceberg = make("iceberg")
-    described = schema("sales", SALES, "id")
+    schema_message = schema("sales", SALES, "id")
     for number in (1, 2):
         iceberg.load(
-            described, sale(number, "n", MIDNIGHT), state(number), partition_by=["day(at)"]
+            schema_message, sale(number, "n", MIDNIGHT), state(number), partition_by=["day(at)"]
         )
     folders = {file.parent.name for file in iceberg.folder.rglob("*.parquet")}
     assert folders == {"at_day=2024-01-01"}
     assert not iceberg.counts("sales")["notes"]
-    iceberg.load(described, sale(3, "n", MIDNIGHT), state(3), partition_by=["region"])
+    iceberg.load(schema_message, sale(3, "n", MIDNIGHT), state(3), partition_by=["region"])
     assert "partitioned by days(at), which is not changed" in notes(iceberg, "sales")
 
 
@@ -174,8 +180,8 @@ def test_layout_for_all_streams_applies_where_possible(delta: Warehouse) -> None
         partition_by=["region", "hour(at)", "hour(on)"],
         sort_by=["id", "tags"],
     )
-    assert detail(delta, "sales").partitionColumns == ["region", "_part_hour_at"]
-    assert detail(delta, "people").partitionColumns == []
+    assert describe_detail(delta, "sales").partitionColumns == ["region", "_part_hour_at"]
+    assert describe_detail(delta, "people").partitionColumns == []
     assert "hour(on): 'on' is of type date, which is not supported for it" in notes(delta, "sales")
     before = notes(delta, "people")
     assert "partition_by is not applied: the stream has no property 'region'" in before
@@ -184,7 +190,7 @@ def test_layout_for_all_streams_applies_where_possible(delta: Warehouse) -> None
 
 
 @pytest.mark.parametrize(
-    "asked,properties,word",
+    "options,properties,word",
     [
         ({"partition_by": ["nation"]}, SALES, "no property 'nation'"),
         ({"partition_by": ["week(at)"]}, SALES, "no property 'week(at)'"),
@@ -196,21 +202,21 @@ def test_layout_for_all_streams_applies_where_possible(delta: Warehouse) -> None
     ],
 )
 def test_impossible_layout_of_one_stream_is_an_error(
-    delta: Warehouse, asked: dict[str, Any], properties: dict[str, Any], word: str
+    delta: Warehouse, options: dict[str, Any], properties: dict[str, Any], word: str
 ) -> None:
-    (setting,) = asked
+    (setting,) = options
     with pytest.raises(UnsupportedError, match=f"streams.sales.{setting}: ") as caught:
-        delta.load(schema("sales", properties), streams={"sales": asked})
+        delta.load(schema("sales", properties), streams={"sales": options})
     assert word in str(caught.value)
     assert not delta.folder.exists()
 
 
 def test_layout_of_an_existing_table_is_not_changed(delta: Warehouse) -> None:
-    described = schema("sales", SALES, "id")
-    delta.load(described, sale(1, "n", MIDNIGHT), state(1))
-    delta.load(described, sale(2, "s", MIDNIGHT), state(2), partition_by=["region"])
+    schema_message = schema("sales", SALES, "id")
+    delta.load(schema_message, sale(1, "n", MIDNIGHT), state(1))
+    delta.load(schema_message, sale(2, "s", MIDNIGHT), state(2), partition_by=["region"])
     assert "neither partitioned nor clustered, which is not changed" in notes(delta, "sales")
-    assert detail(delta, "sales").partitionColumns == []
+    assert describe_detail(delta, "sales").partitionColumns == []
     delta.load(schema("b", SALES), record("b", id=1, region="n"), partition_by=["region"])
     delta.load(schema("b", SALES), record("b", id=2, region="n"), cluster_by=["id"])
     assert "the table is partitioned by region, which is not changed" in notes(delta, "b")
@@ -222,14 +228,14 @@ def test_layout_of_an_existing_table_is_not_changed(delta: Warehouse) -> None:
 # Order and size
 
 
-def shuffled(count: int) -> list[dict[str, Any]]:
+def shuffled_records(count: int) -> list[dict[str, Any]]:
     return [record("a", id=n * 7919 % count, text=f"{n:>40}") for n in range(count)]
 
 
 def incompressible(count: int) -> list[dict[str, Any]]:
     """Return rows of about a kilobyte each that cannot be compressed."""
-    made = random.Random(1)
-    return [record("a", id=n, text=made.randbytes(700).hex()) for n in range(count)]
+    generator = random.Random(1)
+    return [record("a", id=n, text=generator.randbytes(700).hex()) for n in range(count)]
 
 
 NUMBERED = {"id": {"type": "integer"}, "text": TEXT}
@@ -250,20 +256,22 @@ def test_rows_of_each_file_are_sorted(
     make: Callable[[str], Warehouse], format: str, keys: tuple[str, ...]
 ) -> None:
     warehouse = make(format)
-    described = schema("a", NUMBERED, *keys)
-    warehouse.load(described, *shuffled(300), state(1), sort_by=["id"])
-    warehouse.load(described, *shuffled(200), state(1), sort_by=["id"], write_mode="overwrite")
-    found = orders(warehouse, "a")
-    assert sorted(chain.from_iterable(found)) == list(range(200))
-    assert found == [sorted(ids) for ids in found]
+    schema_message = schema("a", NUMBERED, *keys)
+    warehouse.load(schema_message, *shuffled_records(300), state(1), sort_by=["id"])
+    warehouse.load(
+        schema_message, *shuffled_records(200), state(1), sort_by=["id"], write_mode="overwrite"
+    )
+    file_ids = orders(warehouse, "a")
+    assert sorted(chain.from_iterable(file_ids)) == list(range(200))
+    assert file_ids == [sorted(ids) for ids in file_ids]
 
 
 def test_rows_are_sorted_within_partitions(delta: Warehouse) -> None:
     rows = [record("a", id=n * 7919 % 300, text=str(n % 3)) for n in range(300)]
     delta.load(schema("a", NUMBERED), *rows, partition_by=["text"], sort_by=["id"])
-    found = orders(delta, "a")
-    assert len(found) == 3
-    assert found == [sorted(ids) for ids in found]
+    file_ids = orders(delta, "a")
+    assert len(file_ids) == 3
+    assert file_ids == [sorted(ids) for ids in file_ids]
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])
@@ -284,24 +292,26 @@ def test_files_are_at_most_slightly_larger_than_target_file_size(
 
 
 def test_compaction_merges_files_and_keeps_the_metadata(delta: Warehouse) -> None:
-    described = schema("a", NUMBERED, "id")
+    schema_message = schema("a", NUMBERED, "id")
     for number in range(3):
-        delta.load(described, record("a", id=number, text="x"), state(number))
+        delta.load(schema_message, record("a", id=number, text="x"), state(number))
     assert len(live_files(delta, "a")) == 3
     before = delta.marker("a")
-    delta.load(described, state(9), compact=True, retain_days=7)
+    delta.load(schema_message, state(9), compact=True, retain_days=7)
     assert len(live_files(delta, "a")) == 3  # the run wrote no rows
-    delta.load(described, record("a", id=9, text="x"), state(10), compact=True, retain_days=7.5)
+    delta.load(
+        schema_message, record("a", id=9, text="x"), state(10), compact=True, retain_days=7.5
+    )
     assert len(live_files(delta, "a")) == 1
     marker = delta.marker("a")
     assert before is not None
     assert marker is not None
     assert (marker.state, marker.run) == ('{"at": 10}', "run5")
-    newest = next(iter(commits(delta.spark, place(delta, "a"))))
+    newest = next(iter(commits(delta.spark, get_table(delta, "a"))))
     assert newest.marker == marker
     assert sorted(delta.rows("a", "id")) == [(0,), (1,), (2,), (9,)]
     # The next run is not affected by the maintenance.
-    delta.load(described, record("a", id=9, text="y"), state(11))
+    delta.load(schema_message, record("a", id=9, text="y"), state(11))
     assert delta.rows("a", "text").count(("y",)) == 1
 
 
@@ -315,11 +325,11 @@ def test_compaction_respects_target_file_size(delta: Warehouse) -> None:
 
 
 def test_only_files_older_than_retain_days_are_removed(delta: Warehouse) -> None:
-    described = schema("a", NUMBERED)
-    delta.load(described, record("a", id=1, text="old"), state(1))
+    schema_message = schema("a", NUMBERED)
+    delta.load(schema_message, record("a", id=1, text="old"), state(1))
     (old,) = live_files(delta, "a")
-    delta.load(described, record("a", id=2, text="new"), state(2), full_refresh=["a"])
-    delta.load(described, record("a", id=3, text="new"), state(3), retain_days=7)
+    delta.load(schema_message, record("a", id=2, text="new"), state(2), full_refresh=["a"])
+    delta.load(schema_message, record("a", id=3, text="new"), state(3), retain_days=7)
     assert old.exists()
     # The same eight days later, by the timestamps of the remove actions.
     for file in sorted((delta.folder / "a" / "_delta_log").glob("*.json")):
@@ -330,8 +340,8 @@ def test_only_files_older_than_retain_days_are_removed(delta: Warehouse) -> None
         file.unlink()
     eight_days_ago = time.time() - 8 * 86400
     os.utime(old, (eight_days_ago, eight_days_ago))
-    delta.spark.sql(f"DESCRIBE DETAIL {delta_ref(place(delta, 'a'))}").collect()
-    delta.load(described, record("a", id=4, text="new"), state(4), retain_days=7)
+    delta.spark.sql(f"DESCRIBE DETAIL {delta_ref(get_table(delta, 'a'))}").collect()
+    delta.load(schema_message, record("a", id=4, text="new"), state(4), retain_days=7)
     assert not old.exists()
     assert sorted(delta.rows("a", "id")) == [(2,), (3,), (4,)]
 
@@ -365,13 +375,15 @@ def test_maintenance_failure_is_a_warning(
 def test_incomplete_run_does_no_maintenance(
     delta: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cared: list[str] = []
+    maintained: list[str] = []
 
-    class Noting(DeltaWriter):
+    class RecordingWriter(DeltaWriter):
         def maintain(self, _spark: SparkSession, table: Table, _care: MaintenanceOptions) -> None:
-            cared.append(table.name)
+            maintained.append(table.name)
 
-    monkeypatch.setattr("target_spark.loader.batch_commit.get_writer", lambda *_, **__: Noting())
+    monkeypatch.setattr(
+        "target_spark.loader.batch_commit.get_writer", lambda *_, **__: RecordingWriter()
+    )
     two = schema("a", NUMBERED), schema("b", NUMBERED), record("a", id=1), record("b", id=1)
     delta.load(*two, state(1), whole=False, compact=True)
     with pytest.raises(IncompleteError):
@@ -381,6 +393,6 @@ def test_incomplete_run_does_no_maintenance(
     loader.stop()
     loader.close()
     spool.close()
-    assert cared == []
+    assert maintained == []
     delta.load(*two, state(1), compact=True)
-    assert sorted(cared) == ["a", "b"]
+    assert sorted(maintained) == ["a", "b"]

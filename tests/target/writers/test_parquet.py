@@ -58,9 +58,9 @@ def parts(table: Table) -> set[str]:
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> Table:
-    made = Table(str(tmp_path / "a table"), "t")
-    ParquetWriter().create(spark, made, LAYOUT, TableLayout())
-    return made
+    new_table = Table(str(tmp_path / "a table"), "t")
+    ParquetWriter().create(spark, new_table, LAYOUT, TableLayout())
+    return new_table
 
 
 def test_empty_table_can_be_read(spark, table):
@@ -82,8 +82,8 @@ def test_parts_are_numbered_and_listed_in_the_manifest(spark, table):
     assert manifest["marker"]["state"] == '{"é": 1}'  # the second batch had no state
     assert writer.get_last_metadata(spark, table) == replace(marker(1, '{"é": 1}'), batch=2)
     assert ids(spark, table) == [0, 1]
-    others = {file.name for file in Path(table.path).iterdir()} - parts(table)
-    assert others == {"_manifest.json", "_target_spark"}
+    other_files = {file.name for file in Path(table.path).iterdir()} - parts(table)
+    assert other_files == {"_manifest.json", "_target_spark"}
 
 
 def test_repeated_batch_is_not_written_again(spark, table):
@@ -102,22 +102,22 @@ def test_batch_number_that_does_not_increase_is_an_error(spark, table):
     writer = ParquetWriter()
     writer.append(table, rows(spark, 0), marker(1))
     writer.append(table, rows(spark, 1), marker(2))
-    for who, number in ((writer, 2), (writer, 1), (ParquetWriter(), 1)):
+    for parquet_writer, number in ((writer, 2), (writer, 1), (ParquetWriter(), 1)):
         with pytest.raises(CommitLostError):
-            who.append(table, rows(spark, 9), marker(number))
+            parquet_writer.append(table, rows(spark, 9), marker(number))
         with pytest.raises(CommitLostError):
-            who.replace(table, rows(spark, 9), marker(number))
+            parquet_writer.replace(table, rows(spark, 9), marker(number))
         with pytest.raises(CommitLostError):
-            who.commit_empty(spark, table, marker(number))
+            parquet_writer.commit_empty(spark, table, marker(number))
     assert ids(spark, table) == [0, 1]
     writer.append(table, rows(spark, 2), marker(1, run="r2", started=2))
     assert ids(spark, table) == [0, 1, 2]
 
 
 @pytest.mark.every_nth_case(3)
-@pytest.mark.parametrize("way", ["append", "replace"])
+@pytest.mark.parametrize("method", ["append", "replace"])
 @pytest.mark.parametrize("breaks_at", ["staging", "moving", "manifest", "after"])
-def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, way, breaks_at):
+def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, method, breaks_at):
     """Killed at any step, the next run finds the table unchanged, or with the whole batch."""
     ParquetWriter().append(table, rows(spark, 0), marker(1, "{}"))
     real = Path.replace
@@ -126,12 +126,12 @@ def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, wa
         """Raise SystemExit, as a kill -9 would end the process, at one rename of a commit."""
         if breaks_at == "manifest" and target.name == "_manifest.json":
             raise SystemExit(9)
-        done = real(self, target)
+        moved = real(self, target)
         if breaks_at == "moving" and target.name.endswith("-00000.parquet"):
             raise SystemExit(9)
         if breaks_at == "after" and target.name == "_manifest.json":
             raise SystemExit(9)
-        return done
+        return moved
 
     def unwritten(*_: object) -> list[str]:
         raise SystemExit(9)
@@ -140,16 +140,16 @@ def test_interrupted_commit_is_removed_or_complete(spark, table, monkeypatch, wa
         monkeypatch.setattr("target_spark.writers.parquet._move_files", unwritten)
     monkeypatch.setattr(Path, "replace", breaking)
     with pytest.raises(SystemExit):
-        getattr(ParquetWriter(), way)(table, rows(spark, 1, 3).repartition(2), marker(2))
+        getattr(ParquetWriter(), method)(table, rows(spark, 1, 3).repartition(2), marker(2))
     monkeypatch.undo()
 
     before = ParquetWriter().get_last_metadata(spark, table)
     assert before.batch == (2 if breaks_at == "after" else 1)
     assert len(list(Path(table.path).iterdir())) > 2  # reading removes nothing
-    getattr(ParquetWriter(), way)(table, rows(spark, 1, 3), marker(2))
+    getattr(ParquetWriter(), method)(table, rows(spark, 1, 3), marker(2))
     ParquetWriter().append(table, rows(spark, 4), marker(3))
 
-    assert ids(spark, table) == ([0, 1, 2, 3, 4] if way == "append" else [1, 2, 3, 4])
+    assert ids(spark, table) == ([0, 1, 2, 3, 4] if method == "append" else [1, 2, 3, 4])
     assert set(CommitManifest.read(Path(table.path)).parts) == parts(table)
     assert not Path(table.path, "_staging").exists()
 
@@ -189,7 +189,7 @@ def test_late_rename_of_a_manifest_has_no_effect(tmp_path: Path, monkeypatch) ->
 
 def test_retry_after_another_runs_commit_is_a_conflict(spark, table) -> None:
     """The other run has replaced the metadata of the batch whose response was lost."""
-    ours, others = ParquetWriter(), ParquetWriter()
+    ours, theirs = ParquetWriter(), ParquetWriter()
     ours.get_column_types(spark, table)
     real = CommitManifest.write
 
@@ -201,7 +201,7 @@ def test_retry_after_another_runs_commit_is_a_conflict(spark, table) -> None:
         patch.setattr(CommitManifest, "write", write)
         with pytest.raises(TimeoutError):
             ours.append(table, rows(spark, 0), marker(1))
-    others.append(table, rows(spark, 1), replace(marker(1), job="another", former=("job",)))
+    theirs.append(table, rows(spark, 1), replace(marker(1), job="another", former=("job",)))
     with pytest.raises(ConflictError):
         ours.append(table, rows(spark, 0), marker(1))
     assert ids(spark, table) == [0, 1]
@@ -301,8 +301,8 @@ def test_two_runs_commit_to_one_folder_one_at_a_time(spark, tmp_path, monkeypatc
     """Without the lock, the second run would remove uncommitted files of the first."""
     table = Table(str(tmp_path / "t"), "t")
     first, second = ParquetWriter(), ParquetWriter()
-    for each in (first, second):
-        each.create(spark, table, LAYOUT, TableLayout(), has_rows=True)
+    for writer in (first, second):
+        writer.create(spark, table, LAYOUT, TableLayout(), has_rows=True)
     move, threads = parquet._move_files, []
 
     def with_another(*args):

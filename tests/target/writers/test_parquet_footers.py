@@ -54,11 +54,13 @@ MOMENTS = [
 ]
 
 
-def written(spark: SparkSession, folder: Path, df: DataFrame, *, by_us: bool) -> list[Any]:
+def write_and_read_stats(
+    spark: SparkSession, folder: Path, df: DataFrame, *, by_us: bool
+) -> list[Any]:
     """Write a table through deltalake or Spark; return the file statistics in its log."""
     table, writer = Table(str(folder), folder.name), DeltaWriter()
     if by_us:
-        columns = (f"`{each.name}` {each.dataType.simpleString()}" for each in df.schema.fields)
+        columns = (f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema.fields)
         create_table(folder, StructType.fromDDL(", ".join(columns)).json(), {})
         writer.append(table, df, marker(1))
     else:
@@ -84,8 +86,8 @@ def _micros(value: datetime) -> int:
 def test_bounds_equal_those_of_delta(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     values = [(value,) for value in BOUNDED[kind]]
     df = spark.createDataFrame(values, f"x {kind}").coalesce(1)
-    (ours,) = written(spark, tmp_path / "ours", df, by_us=True)
-    (theirs,) = written(spark, tmp_path / "theirs", df, by_us=False)
+    (ours,) = write_and_read_stats(spark, tmp_path / "ours", df, by_us=True)
+    (theirs,) = write_and_read_stats(spark, tmp_path / "theirs", df, by_us=False)
     theirs.pop("tightBounds", None)
     assert ours == theirs
     assert "x" in ours["minValues"]
@@ -97,7 +99,7 @@ def test_binary_and_nested_columns_have_no_bounds(spark: SparkSession, tmp_path:
         "SELECT true AS b, 1.5D AS d, float('nan') AS f, double('inf') AS g, unhex('00') AS y,"
         " CAST(NULL AS BIGINT) AS n, named_struct('x', 1) AS s, array(1) AS a, 7 AS `s.i`"
     ).coalesce(1)
-    (ours,) = written(spark, tmp_path / "t", df, by_us=True)
+    (ours,) = write_and_read_stats(spark, tmp_path / "t", df, by_us=True)
     assert ours == {
         "numRecords": 1,
         "minValues": {"b": True, "d": Decimal("1.5"), "s.i": 7},
@@ -120,12 +122,12 @@ def test_filters_of_deltalake_find_the_rows_of_each_type(
     for number, (kind, listed) in enumerate(values.items()):
         folder = tmp_path / str(number)
         df = spark.createDataFrame([(value,) for value in listed], f"x {kind}").coalesce(1)
-        written(spark, folder, df, by_us=True)
+        write_and_read_stats(spark, folder, df, by_us=True)
         table = DeltaTable(folder)
         for value in listed:
             assert table.to_pyarrow_table(filters=[("x", "=", value)]).num_rows == 1, value
-            found = spark.table(f"delta.`{to_spark_uri(str(folder))}`").where(F.col("x") == value)
-            assert found.count() == 1, value
+            matches = spark.table(f"delta.`{to_spark_uri(str(folder))}`").where(F.col("x") == value)
+            assert matches.count() == 1, value
 
 
 @pytest.mark.thorough
@@ -136,18 +138,18 @@ def test_bounds_include_every_value(
     """Each value is found by a filter, in its own file and in a file with all others."""
     alone = spark.createDataFrame([(value,) for value in values], f"x {kind}")
     for name, df in (("alone", alone.repartition(len(values), "x")), ("all", alone.coalesce(1))):
-        stats = written(spark, tmp_path / name, df, by_us=True)
-        assert sum(each["numRecords"] for each in stats) == len(values)
-        assert any(each["minValues"] for each in stats)
-        found = spark.table(f"delta.`{to_spark_uri(str(tmp_path / name))}`")
+        stats = write_and_read_stats(spark, tmp_path / name, df, by_us=True)
+        assert sum(file_stats["numRecords"] for file_stats in stats) == len(values)
+        assert any(file_stats["minValues"] for file_stats in stats)
+        stored = spark.table(f"delta.`{to_spark_uri(str(tmp_path / name))}`")
         for value in values:
             same = (
                 F.lit(value)
                 if isinstance(value, str)
                 else F.expr(f"timestamp_micros({_micros(value)})")
             )
-            assert found.where(found.x == same).count() == 1
-            assert found.where(found.x >= same).where(found.x <= same).count() >= 1
+            assert stored.where(stored.x == same).count() == 1
+            assert stored.where(stored.x >= same).where(stored.x <= same).count() >= 1
 
 
 def test_only_the_columns_that_delta_indexes_have_bounds(
@@ -155,8 +157,8 @@ def test_only_the_columns_that_delta_indexes_have_bounds(
 ) -> None:
     columns = ", ".join(f"{number} AS c{number}" for number in range(40))
     df = spark.sql(f"SELECT {columns}").coalesce(1)
-    (ours,) = written(spark, tmp_path / "ours", df, by_us=True)
-    (theirs,) = written(spark, tmp_path / "theirs", df, by_us=False)
+    (ours,) = write_and_read_stats(spark, tmp_path / "ours", df, by_us=True)
+    (theirs,) = write_and_read_stats(spark, tmp_path / "theirs", df, by_us=False)
     assert ours["minValues"] == theirs["minValues"]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.peers import missing_reason, peer_python
-from tests.target.loader.concurrent_loads import THEIRS, ConcurrentLoad, until
+from tests.target.loader.concurrent_loads import OTHER_TOOL, ConcurrentLoad, until
 from tests.target.loader.crash_run import PATIENCE
 from tests.target.loader.test_races import KEYS, make_random
 from tests.target.writers.test_iceberg_catalogs import in_catalog
@@ -34,9 +34,9 @@ COUNT, MOST = 12_000, 100_000
 CONFLICT = "Another writer repeatedly changed the table at the same time"
 
 
-def start_pyiceberg(folder: Path, *words: object) -> subprocess.Popen[str]:
+def start_pyiceberg(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     """Start the pyiceberg program; its input stays open."""
-    command = [str(PYTHON), str(PROGRAM), str(folder), *map(str, words)]
+    command = [str(PYTHON), str(PROGRAM), str(folder), *map(str, arguments)]
     with (folder / "theirs.log").open("a") as errors:
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -58,13 +58,13 @@ def test_concurrent_pyiceberg_writes_lose_no_rows_and_duplicate_no_keys(
     """With keys, half of those that pyiceberg writes are also written by the target."""
     chance = make_random(keys, before)
     read_output(start_pyiceberg(tmp_path, "init"))
-    there = [] if before != "a table" else list(range(MOST, MOST + 10))
-    if there:
+    existing = [] if before != "a table" else list(range(MOST, MOST + 10))
+    if existing:
         read_output(start_pyiceberg(tmp_path, "write", MOST, MOST + 10, "false", "true", 0))
-    least = COUNT - 150 if keys else COUNT
-    most = COUNT + 150 if keys else MOST
-    how = (str(bool(keys)).lower(), str(before == "no table").lower(), 6 if keys else 0.5)
-    other = start_pyiceberg(tmp_path, "write", least, most, *how)
+    start = COUNT - 150 if keys else COUNT
+    stop = COUNT + 150 if keys else MOST
+    options = (str(bool(keys)).lower(), str(before == "no table").lower(), 6 if keys else 0.5)
+    other = start_pyiceberg(tmp_path, "write", start, stop, *options)
     config = in_catalog(tmp_path) | {"path": str(tmp_path / "tables"), "database": "db"}
     ours = ConcurrentLoad(tmp_path, "ours", flush_rows=1_000, **config)
     ours.start(ours.messages(range(COUNT), keys, state_every=500))
@@ -76,15 +76,18 @@ def test_concurrent_pyiceberg_writes_lose_no_rows_and_duplicate_no_keys(
     ours.end()
     added = [id_ for ids in read_output(other) for id_ in ids]
     ours.check_end(COUNT, may_fail=CONFLICT if keys else "")
-    (found,) = read_output(start_pyiceberg(tmp_path, "read"))
+    (stored,) = read_output(start_pyiceberg(tmp_path, "read"))
     print("exit:", ours.code, "commits of theirs:", len(added) // 10)
-    done = ours.acknowledged()
+    acknowledged = ours.acknowledged()
     if keys:
-        ids = Counter(id_ for _, id_ in found)
+        ids = Counter(id_ for _, id_ in stored)
         assert set(ids.values()) == {1}
-        assert ids.keys() >= {*range(done), *added, *there}
-        assert {who for who, id_ in found if id_ < min(done, least)} <= {"ours"}
+        assert ids.keys() >= {*range(acknowledged), *added, *existing}
+        assert {sender for sender, id_ in stored if id_ < min(acknowledged, start)} <= {"ours"}
     else:
         ours.check_report(COUNT)
-        rows = [*(("ours", id_) for id_ in range(COUNT)), *((THEIRS, id_) for id_ in there + added)]
-        assert Counter(map(tuple, found)) == Counter(rows)
+        rows = [
+            *(("ours", id_) for id_ in range(COUNT)),
+            *((OTHER_TOOL, id_) for id_ in existing + added),
+        ]
+        assert Counter(map(tuple, stored)) == Counter(rows)

@@ -41,8 +41,8 @@ def at(second: int, stream: str = "a", **values: Any) -> dict[str, Any]:
 def versions(warehouse: Warehouse, *columns: str) -> list[tuple[Any, ...]]:
     """Return each version: its values, the seconds of its begin and end, whether it is current."""
     times = (f"unix_micros(_sdc_valid_{end}) - 1704067200000000" for end in ("from", "to"))
-    found = warehouse.read("a").selectExpr("id", *columns, *times, "_sdc_is_current").collect()
-    return sorted((tuple(row) for row in found), key=lambda row: (row[0], row[-3] or 0))
+    table_rows = warehouse.read("a").selectExpr("id", *columns, *times, "_sdc_is_current").collect()
+    return sorted((tuple(row) for row in table_rows), key=lambda row: (row[0], row[-3] or 0))
 
 
 SECOND = 1_000_000
@@ -51,9 +51,9 @@ SECOND = 1_000_000
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["s", "t"])
 def test_history_works_for_tables_named_like_sql_aliases(warehouse: Warehouse, name: str) -> None:
-    described = schema(name, ID_AND_NAME, "id")
-    warehouse.load(described, at(1, name, id=1, name="a"), **SCD2)
-    warehouse.load(described, at(2, name, id=1, name="b"), **SCD2)
+    schema_message = schema(name, ID_AND_NAME, "id")
+    warehouse.load(schema_message, at(1, name, id=1, name="a"), **SCD2)
+    warehouse.load(schema_message, at(2, name, id=1, name="b"), **SCD2)
     assert warehouse.rows(name, "id", "name", "_sdc_is_current") == [
         (1, "a", False),
         (1, "b", True),
@@ -61,13 +61,13 @@ def test_history_works_for_tables_named_like_sql_aliases(warehouse: Warehouse, n
 
 
 def test_change_ends_a_version_and_begins_another(warehouse: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
+    schema_message = schema("a", ID_AND_NAME, "id")
     states = warehouse.load(
-        described, at(1, id=1, name="a"), at(2, id=1, name="b"), at(3, id=2), state(1), **SCD2
+        schema_message, at(1, id=1, name="a"), at(2, id=1, name="b"), at(3, id=2), state(1), **SCD2
     )
     assert states == [1]
     warehouse.load(
-        described,
+        schema_message,
         at(5, id=1, name="b"),  # equal: no new version
         at(6, id=2, name="two"),
         at(7, id=2, name="two"),
@@ -93,16 +93,16 @@ def test_change_ends_a_version_and_begins_another(warehouse: Warehouse) -> None:
 
 
 def test_resent_rows_add_no_versions(warehouse: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
+    schema_message = schema("a", ID_AND_NAME, "id")
     sent = [at(n, id=1, name=name) for n, name in enumerate("abcb", 1)]
-    gone = {**at(9, id=2), "record": {"id": 2, "_sdc_deleted_at": "2024-01-01T00:00:30Z"}}
-    sent += [at(5, id=2, name="x"), at(6, id=2, name="y"), gone, at(7, id=3)]
-    warehouse.load(described, *sent, **SCD2)
+    deletion = {**at(9, id=2), "record": {"id": 2, "_sdc_deleted_at": "2024-01-01T00:00:30Z"}}
+    sent += [at(5, id=2, name="x"), at(6, id=2, name="y"), deletion, at(7, id=3)]
+    warehouse.load(schema_message, *sent, **SCD2)
     first = versions(warehouse, "name")
     assert len(first) == 4 + 2 + 1
-    warehouse.load(described, *sent[1:], **SCD2)
+    warehouse.load(schema_message, *sent[1:], **SCD2)
     assert versions(warehouse, "name") == first
-    warehouse.load(described, *sent[2:], at(20, id=1, name="new"), **SCD2)
+    warehouse.load(schema_message, *sent[2:], at(20, id=1, name="new"), **SCD2)
     assert len(versions(warehouse, "name")) == len(first) + 1
 
 
@@ -110,15 +110,15 @@ def test_version_is_kept_if_its_deletion_is_not_later_than_the_last_one(
     warehouse: Warehouse,
 ) -> None:
     """Some taps give all messages of a run the same time. The batches end between these records."""
-    described = schema("a", ID_AND_NAME, "id")
+    schema_message = schema("a", ID_AND_NAME, "id")
     sent: list[dict[str, Any]] = []
     for name, second in (("x", 10), ("y", 20), ("z", 30)):
         deletion = {"id": 1, "_sdc_deleted_at": f"2024-01-01T00:00:{second}Z"}
         sent += [at(1, id=1, name=name), {**at(1), "record": deletion}, state(second)]
     for _ in range(2):
-        warehouse.load(described, *sent, **SCD2, flush_rows=2)
-        found = versions(warehouse, "name", "unix_seconds(_sdc_deleted_at) % 60")
-        assert [row[1:3] for row in found] == [("x", 10), ("y", 20), ("z", 30)]
+        warehouse.load(schema_message, *sent, **SCD2, flush_rows=2)
+        history = versions(warehouse, "name", "unix_seconds(_sdc_deleted_at) % 60")
+        assert [row[1:3] for row in history] == [("x", 10), ("y", 20), ("z", 30)]
 
 
 @pytest.mark.thorough
@@ -141,43 +141,43 @@ def test_new_column_adds_versions_only_with_a_value(warehouse: Warehouse) -> Non
 
 @pytest.mark.thorough
 def test_table_of_another_write_mode_becomes_a_history(warehouse: Warehouse) -> None:
-    described = schema("a", ID_AND_NAME, "id")
-    warehouse.load(described, *(record("a", id=n, name="old") for n in (1, 2, 3)), state(1))
-    warehouse.load(described, record("a", id=3, _sdc_deleted_at="2024-01-01T00:00:00Z"))
-    warehouse.load(described, at(1, id=1, name="new"), at(2, id=2, name="old"), **SCD2)
-    found = warehouse.rows("a", "id", "name", "_sdc_is_current")
-    assert found == [(1, "new", True), (1, "old", False), (2, "old", True), (3, "old", False)]
-    begun = {row[0] for row in warehouse.rows("a", "_sdc_valid_from", "name") if row[1] == "old"}
-    assert len(begun) == 1  # the start of the run, which tests count from 1970
+    schema_message = schema("a", ID_AND_NAME, "id")
+    warehouse.load(schema_message, *(record("a", id=n, name="old") for n in (1, 2, 3)), state(1))
+    warehouse.load(schema_message, record("a", id=3, _sdc_deleted_at="2024-01-01T00:00:00Z"))
+    warehouse.load(schema_message, at(1, id=1, name="new"), at(2, id=2, name="old"), **SCD2)
+    rows = warehouse.rows("a", "id", "name", "_sdc_is_current")
+    assert rows == [(1, "new", True), (1, "old", False), (2, "old", True), (3, "old", False)]
+    starts = {row[0] for row in warehouse.rows("a", "_sdc_valid_from", "name") if row[1] == "old"}
+    assert len(starts) == 1  # the start of the run, which tests count from 1970
     marker = warehouse.marker("a")
     assert marker is not None
     assert marker.state == '{"at": 1}'
     for mode in ("upsert", "append"):
         with pytest.raises(UnsupportedError, match=f"which {mode} would corrupt"):
-            warehouse.load(described, record("a", id=1, name="x"), write_mode=mode)
-    warehouse.load(described, record("a", id=1, name="x"), state(1), write_mode="overwrite")
+            warehouse.load(schema_message, record("a", id=1, name="x"), write_mode=mode)
+    warehouse.load(schema_message, record("a", id=1, name="x"), state(1), write_mode="overwrite")
     assert warehouse.rows("a", *VERSION) == [(1, "x", None, None, None)]
-    warehouse.load(described, at(1, id=1, name="y"), **SCD2)
+    warehouse.load(schema_message, at(1, id=1, name="y"), **SCD2)
     assert warehouse.rows("a", "name", "_sdc_is_current") == [("x", False), ("y", True)]
 
 
 def test_versions_without_a_time_begin_at_their_receipt(warehouse: Warehouse) -> None:
     warehouse.load(schema("a", ID, "id"), {**record("a", id=1), "time_extracted": "x"}, **SCD2)
     warehouse.load(schema("a", ID, "id"), record("a", id=2), add_record_metadata=True, **SCD2)
-    found = warehouse.rows("a", "id", "_sdc_valid_from", "_sdc_received_at")
-    assert found[0][1] is not None
-    assert found[1][1] == found[1][2]
+    rows = warehouse.rows("a", "id", "_sdc_valid_from", "_sdc_received_at")
+    assert rows[0][1] is not None
+    assert rows[1][1] == rows[1][2]
 
 
 @pytest.mark.thorough
 def test_special_characters_in_key_and_value_names_are_supported(warehouse: Warehouse) -> None:
-    odd = {name: {"type": "string"} for name in ("a.b", "q`t", "select", "_sdc_valid_from")}
-    described = schema("a", odd, "a.b", "q`t")
+    properties = {name: {"type": "string"} for name in ("a.b", "q`t", "select", "_sdc_valid_from")}
+    schema_message = schema("a", properties, "a.b", "q`t")
     for word in ("one", "two"):
-        values = {name: "key" if name in {"a.b", "q`t"} else word for name in odd}
-        warehouse.load(described, record("a", **values), **SCD2)
-    found = warehouse.rows("a", "select", "_sdc_valid_from_2", "_sdc_is_current")
-    assert found == [("one", "one", False), ("two", "two", True)]
+        values = {name: "key" if name in {"a.b", "q`t"} else word for name in properties}
+        warehouse.load(schema_message, record("a", **values), **SCD2)
+    rows = warehouse.rows("a", "select", "_sdc_valid_from_2", "_sdc_is_current")
+    assert rows == [("one", "one", False), ("two", "two", True)]
 
 
 def test_repeated_batch_is_recognized_and_not_written_again(
@@ -193,9 +193,9 @@ def test_repeated_batch_is_recognized_and_not_written_again(
     )
     marker = CommitMetadata("job", "other", 2, 1, 0)
     writers = (get_writer(warehouse.format) for _ in range(2))
-    first, again = (each.history(table, batch, keys, marker) for each in writers)
+    first, repeated = (writer.history(table, batch, keys, marker) for writer in writers)
     assert (first.inserted, first.updated) == (1, 1)
-    assert again == first
+    assert repeated == first
     assert len(versions(warehouse)) == 2
 
 
@@ -210,8 +210,8 @@ def test_streams_without_keys_are_appended_unless_scd2_is_set_for_them(
 
 def test_format_without_history_rejects_scd2_at_start() -> None:
     config = {"path": "x", "format": "parquet"}
-    for asked in (SCD2, {"streams": {"a": SCD2}}):
-        (fault,) = settings.find_faults({**config, **asked})
+    for options in (SCD2, {"streams": {"a": SCD2}}):
+        (fault,) = settings.find_faults({**config, **options})
         assert "format to delta" in fault
 
 

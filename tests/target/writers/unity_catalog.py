@@ -153,20 +153,20 @@ class UnityCatalogServer(ThreadingHTTPServer):
 
     def get(self, kind: str, name: str | None, query: dict[str, list[str]]) -> Any:
         """Return the status and the body of the answer to a GET request."""
-        found = {"schemas": self.schemas, "tables": self.tables}.get(kind)
-        if found is None:
+        entries = {"schemas": self.schemas, "tables": self.tables}.get(kind)
+        if entries is None:
             return 404, _describe_error("NOT_FOUND", f"no such path: {kind}")
         if name is None:
             parent = ".".join(query[k][0] for k in ("catalog_name", "schema_name") if k in query)
-            listed = [each for full, each in found.items() if full.rpartition(".")[0] == parent]
+            listed = [entry for full, entry in entries.items() if full.rpartition(".")[0] == parent]
             return 200, {kind: listed, "next_page_token": None}
-        if name not in found:
+        if name not in entries:
             return 404, _describe_error("NOT_FOUND", f"{kind} not found: {name}")
-        return 200, found[name]
+        return 200, entries[name]
 
     def post(self, kind: str, body: dict[str, Any]) -> Any:
         """Return the status and the body of the answer to a POST request."""
-        faults = [each.message for each in Draft202012Validator(_BODIES[kind]).iter_errors(body)]
+        faults = [error.message for error in Draft202012Validator(_BODIES[kind]).iter_errors(body)]
         if faults:
             return 400, _describe_error("INVALID_ARGUMENT", faults[0])
         if kind == "temporary-table-credentials":
@@ -194,12 +194,12 @@ class UnityCatalogServer(ThreadingHTTPServer):
         return added
 
     def _vend(self, table_id: str) -> Any:
-        found = [each for each in self.tables.values() if each["table_id"] == table_id]
-        if not found:
+        tables = [table for table in self.tables.values() if table["table_id"] == table_id]
+        if not tables:
             return 404, _describe_error("NOT_FOUND", f"Table not found: {table_id}")
         keys = {"access_key_id": KEY, "secret_access_key": SECRET, "session_token": "session"}
-        is_local = found[0]["storage_location"].startswith("file:")
-        answer = {"expiration_time": 4_102_444_800_000, "url": found[0]["storage_location"]}
+        is_local = tables[0]["storage_location"].startswith("file:")
+        answer = {"expiration_time": 4_102_444_800_000, "url": tables[0]["storage_location"]}
         return 200, answer if is_local else {"aws_temp_credentials": keys, **answer}
 
 
@@ -219,16 +219,16 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         kind, _, name = parts.path.removeprefix(_API).partition("/")
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            found = 401, _describe_error("UNAUTHENTICATED", "Invalid access token.")
+            answer = 401, _describe_error("UNAUTHENTICATED", "Invalid access token.")
         elif self.command == "GET":
             query = parse_qs(parts.query)
-            found = self.server.get(kind, unquote(name) or None, query)
+            answer = self.server.get(kind, unquote(name) or None, query)
         elif parts.path != f"{_API}{kind}" or kind not in _BODIES:
-            found = 404, _describe_error("NOT_FOUND", f"no such path: {parts.path}")
+            answer = 404, _describe_error("NOT_FOUND", f"no such path: {parts.path}")
         else:
-            found = self.server.post(kind, json.loads(content))
-        body = json.dumps(found[1]).encode()
-        self.send_response(found[0])
+            answer = self.server.post(kind, json.loads(content))
+        body = json.dumps(answer[1]).encode()
+        self.send_response(answer[0])
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
