@@ -29,7 +29,8 @@ PATIENCE = 120
 def lines(*messages: Any) -> bytes:
     """Encode messages as lines; bytes among them are included unchanged."""
     return b"".join(
-        each if isinstance(each, bytes) else json.dumps(each).encode() + b"\n" for each in messages
+        message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+        for message in messages
     )
 
 
@@ -40,14 +41,14 @@ def write(folder: Path, feed: bytes, *streams: Any, **config: Any) -> Run:
 
 
 def values(run: Run) -> list[Any]:
-    return [each["stream"]["stream_state"] for each in run.states]
+    return [emitted["stream"]["stream_state"] for emitted in run.states]
 
 
 def failure(run: Run) -> dict[str, Any]:
     """Return the first ERROR trace of a run that failed."""
     assert run.code == 1, run.output
-    found: dict[str, Any] = run.traces("ERROR")[0]
-    return found
+    trace: dict[str, Any] = run.traces("ERROR")[0]
+    return trace
 
 
 # spec
@@ -63,7 +64,11 @@ def test_spec_lists_settings_and_destination_sync_modes(tmp_path: Path) -> None:
     assert spec["connectionSpecification"]["properties"]["path"]["type"] == ["string", "null"]
     assert "protocol_version" in spec
     settings = spec["connectionSpecification"]["properties"]
-    secret = {name: one["type"] for name, one in settings.items() if one.get("airbyte_secret")}
+    secret = {
+        name: property_["type"]
+        for name, property_ in settings.items()
+        if property_.get("airbyte_secret")
+    }
     assert secret == {"spark": ["string", "null"], "webhook": ["string", "null"]}
 
 
@@ -85,7 +90,7 @@ def test_spec_and_usage_errors_do_not_import_pyspark(tmp_path: Path) -> None:
 
 @pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize(
-    "arguments,words",
+    "arguments,expected",
     [
         ([], "--config, --catalog"),
         (["--config", "c.json"], "--catalog"),
@@ -97,12 +102,12 @@ def test_spec_and_usage_errors_do_not_import_pyspark(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_arguments_and_settings_are_a_config_error(
-    tmp_path: Path, arguments: list[str], words: str
+    tmp_path: Path, arguments: list[str], expected: str
 ) -> None:
     """Rules E10, RD9 and D16: an ERROR trace names the problem and the exit code is not 0."""
     (tmp_path / "c.json").write_text(json.dumps({"path": str(tmp_path / "t")}))
     (tmp_path / "bad.json").write_text(json.dumps({"path": "x", "format": "csv"}))
-    done = subprocess.run(
+    process = subprocess.run(
         [*TARGET, "write", *arguments],
         cwd=tmp_path,
         env=environment(),
@@ -111,8 +116,8 @@ def test_invalid_arguments_and_settings_are_a_config_error(
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    error = failure(Run(done.returncode, done.stdout, ""))
-    assert words in error["message"]
+    error = failure(Run(process.returncode, process.stdout, ""))
+    assert expected in error["message"]
     assert error["failure_type"] == "config_error"
     assert not (tmp_path / "t").exists()
 
@@ -138,8 +143,8 @@ def test_states_without_rows_are_emitted_and_other_messages_ignored(tmp_path: Pa
     legacy = {"type": "STATE", "state": {"data": {"bookmarks": {}}, "new": True}}
     fields = {"type": "LOG", "log": {"level": "INFO", "message": "hello"}}
     first = [fields, b"junk\n", {"type": "NEW"}, status("s", "STARTED"), legacy]
-    rest = [state("s", 1), state("other", 1), state("s", 2), record("nobody"), dumped]
-    run = write(tmp_path, lines(*first, *rest))
+    later = [state("s", 1), state("other", 1), state("s", 2), record("nobody"), dumped]
+    run = write(tmp_path, lines(*first, *later))
     assert run.code == 0
     stats = {"destinationStats": {"recordCount": 0}}
     assert run.states[-3:] == [
@@ -148,7 +153,7 @@ def test_states_without_rows_are_emitted_and_other_messages_ignored(tmp_path: Pa
         json.loads(dumped)["state"] | stats,
     ]
     assert {message["type"] for message in run.messages} == {"LOG", "STATE", "TRACE"}
-    text = " ".join(each["message"] for each in run.of_type("LOG"))
+    text = " ".join(log["message"] for log in run.of_type("LOG"))
     assert "hello" not in text
     assert "input that are not messages: 1" in text
     assert "Skipped records of stream nobody, which is not in the catalog: 1" in text
@@ -181,7 +186,7 @@ def test_closed_standard_output_is_an_error(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [*TARGET, "write", "--config", str(config), "--catalog", str(catalog)],
             input=lines(state("s", 1)),
             stdout=writer,
@@ -192,8 +197,8 @@ def test_closed_standard_output_is_an_error(tmp_path: Path) -> None:
         )
     finally:
         os.close(writer)
-    assert done.returncode == 1
-    assert b"process that reads the states may have ended" in done.stderr
+    assert process.returncode == 1
+    assert b"process that reads the states may have ended" in process.stderr
 
 
 @contextmanager
@@ -258,7 +263,7 @@ def test_check_writes_and_reads_a_table_and_removes_it(tmp_path: Path) -> None:
 
 @pytest.mark.every_nth_case(2)
 @pytest.mark.parametrize(
-    "config,words",
+    "config,expected",
     [
         ({"path": "{file}"}, "is a file. Set path to a folder that can be written"),
         ({}, "'path' is a required property"),
@@ -269,19 +274,19 @@ def test_check_writes_and_reads_a_table_and_removes_it(tmp_path: Path) -> None:
     ],
 )
 def test_failed_check_is_a_status_with_a_remedy(
-    tmp_path: Path, config: dict[str, Any], words: str
+    tmp_path: Path, config: dict[str, Any], expected: str
 ) -> None:
     """Rules CK4 to CK6: FAILED, a message with a remedy, and the exit code 0."""
     file = tmp_path / "file"
     file.touch()
-    given = {key: str(file) if each == "{file}" else each for key, each in config.items()}
-    if "path" in given and given["path"] != str(file):
-        given["path"] = str(tmp_path / "tables")
-    given |= {"jars": given["jars"]} if "jars" in given else {"jars": ["/nowhere.jar"]}
-    run = airbyte(TARGET, "check", tmp_path, config=given)
+    filled = {key: str(file) if value == "{file}" else value for key, value in config.items()}
+    if "path" in filled and filled["path"] != str(file):
+        filled["path"] = str(tmp_path / "tables")
+    filled |= {"jars": filled["jars"]} if "jars" in filled else {"jars": ["/nowhere.jar"]}
+    run = airbyte(TARGET, "check", tmp_path, config=filled)
     (answer,) = run.of_type("CONNECTION_STATUS")
     assert (run.code, answer["status"]) == (0, "FAILED")
-    assert words in answer["message"]
+    assert expected in answer["message"]
 
 
 @pytest.mark.spark
@@ -291,45 +296,45 @@ def test_kill_9_emits_no_uncovered_state_and_the_next_run_completes(
 ) -> None:
     """Rule D5, also under kill -9: the process is killed while it commits rows of two streams."""
     streams = [stream("a", "append"), stream("b", "append_dedup", primary_key=[["id"]])]
-    sent = [part for at in range(0, 400, 10) for part in ten_rows(at)]
+    sent = [part for start in range(0, 400, 10) for part in ten_rows(start)]
     with running(tmp_path, *streams, flush_rows=50) as process:
         feed(process, *sent)
-        seen = [read_message(process)["state"]["stream"] for _ in range(2)]
+        states = [read_message(process)["state"]["stream"] for _ in range(2)]
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)
     end = time.monotonic() + PATIENCE
     while left_behind(tmp_path):
         assert time.monotonic() < end
         time.sleep(0.1)
-    for each in seen:
+    for emitted in states:
         for name in "ab":
-            assert set(range(each["stream_state"])) <= set(ids(spark, tmp_path, name))
+            assert set(range(emitted["stream_state"])) <= set(ids(spark, tmp_path, name))
     run = write(tmp_path, lines(*sent), *streams)
     assert (run.code, sorted(values(run))) == (0, [400, 400])
     assert last_state(tmp_path) == {"a": 400, "b": 400}
     assert sorted(ids(spark, tmp_path, "b")) == list(range(400))
 
 
-def ten_rows(at: int) -> Iterator[Any]:
+def ten_rows(start: int) -> Iterator[Any]:
     """Yield ten rows of each of two streams, and then a state of each."""
-    yield from (record(name, number) for number in range(at, at + 10) for name in "ab")
-    yield from (state(name, at + 10) for name in "ab")
+    yield from (record(name, number) for number in range(start, start + 10) for name in "ab")
+    yield from (state(name, start + 10) for name in "ab")
 
 
 def ids(spark: SparkSession, folder: Path, name: str) -> list[int]:
-    found = spark.read.format("delta").load(str(folder / "tables" / name))
-    return [row.id for row in found.select("id").collect()]
+    table = spark.read.format("delta").load(str(folder / "tables" / name))
+    return [row.id for row in table.select("id").collect()]
 
 
 def last_state(folder: Path) -> dict[str, int]:
     """Return what `last-state` prints, keyed by stream."""
     config = str(folder / "config.json")
-    done = subprocess.run(
+    process = subprocess.run(
         [*TARGET, "last-state", "--config", config],
         env=environment(),
         capture_output=True,
         timeout=PATIENCE,
         check=True,
     )
-    streams = [each["stream"] for each in json.loads(done.stdout)]
-    return {each["stream_descriptor"]["name"]: each["stream_state"] for each in streams}
+    streams = [entry["stream"] for entry in json.loads(process.stdout)]
+    return {entry["stream_descriptor"]["name"]: entry["stream_state"] for entry in streams}

@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough]
 
 
 def rows(spark: SparkSession, folder: Path, table: str) -> list[dict[str, Any]]:
-    found = spark.read.format("delta").load(str(folder / "warehouse" / table)).collect()
-    return [row.asDict(recursive=True) for row in found]
+    table_rows = spark.read.format("delta").load(str(folder / "warehouse" / table)).collect()
+    return [row.asDict(recursive=True) for row in table_rows]
 
 
 def write(folder: Path, catalog: Any, feed: bytes) -> Run:
@@ -80,20 +80,20 @@ def test_shell_pipe_resumes_from_the_states_that_it_printed(
 ) -> None:
     """D4, D5, ST12: `read | write >> state.jsonl`, then `read --state state.jsonl`."""
     [catalog] = airbyte(TAP_SHOP, "discover", tmp_path, config={"token": TOKEN}).of_type("CATALOG")
-    chosen = configured(catalog, mode="incremental")
-    (tmp_path / "catalog.json").write_text(json.dumps(chosen))
+    selected = configured(catalog, mode="incremental")
+    (tmp_path / "catalog.json").write_text(json.dumps(selected))
     (tmp_path / "target.json").write_text(json.dumps({"path": str(tmp_path / "warehouse")}))
     write_executable(tmp_path / "tap-shop", TAP_SHOP)
     write_executable(tmp_path / "target-spark", TARGET)
     read = "./tap-shop read --config config.json --catalog catalog.json"
     load = "./target-spark write --config target.json --catalog catalog.json"
-    for days, given in ((5, ""), (7, "--state state.jsonl ")):
+    for days, option in ((5, ""), (7, "--state state.jsonl ")):
         (tmp_path / "config.json").write_text(json.dumps({"token": TOKEN, "days": days}))
-        pipe = f"{read} {given}| tee read.jsonl | {load} >> state.jsonl"
-        done = subprocess.run(
+        pipe = f"{read} {option}| tee read.jsonl | {load} >> state.jsonl"
+        process = subprocess.run(
             ["sh", "-c", pipe], cwd=tmp_path, env=environment(), capture_output=True, check=False
         )
-        assert done.returncode == 0, done.stderr.decode()
+        assert process.returncode == 0, process.stderr.decode()
     fed = Run(0, (tmp_path / "read.jsonl").read_bytes(), "")
     # A cursor is inclusive: the newest rows come again, and none of those before them.
     assert [len(fed.records(name)) for name in ("orders", "readings", "visits")] == [3, 9, 6]
@@ -127,6 +127,6 @@ def test_pyairbyte_writes_twice_and_resumes_from_stored_states(
     assert set(second["states"]) == set(names)
     assert first["states"]["orders"] != second["states"]["orders"]
     for name in names:
-        found = rows(spark, tmp_path, name)
-        assert len(found) == STREAMS[name]
-        assert [row for row in found if json.loads(row["_airbyte_meta"])["changes"]] == []
+        table_rows = rows(spark, tmp_path, name)
+        assert len(table_rows) == STREAMS[name]
+        assert [row for row in table_rows if json.loads(row["_airbyte_meta"])["changes"]] == []

@@ -56,30 +56,30 @@ def table_schema(
     )
 
 
-def by_name(found: TableSchema) -> dict[str, Column]:
-    return {column.name: column for column in found.columns}
+def by_name(schema: TableSchema) -> dict[str, Column]:
+    return {column.name: column for column in schema.columns}
 
 
 def test_airbyte_columns_follow_the_record_columns():
     """The columns of Airbyte's documentation: id, time, meta and generation of each row."""
-    found = table_schema({"id": INT})
-    assert found.types == {
+    schema = table_schema({"id": INT})
+    assert schema.types == {
         "id": "bigint",
         "_airbyte_raw_id": "string",
         "_airbyte_extracted_at": "timestamp",
         "_airbyte_meta": "string",
         "_airbyte_generation_id": "bigint",
     }
-    assert found.nulls_invalid_values
-    assert found.has_meta
+    assert schema.nulls_invalid_values
+    assert schema.has_meta
 
 
 def test_invalid_values_can_be_quarantined_by_option():
-    found = table_schema(
+    schema = table_schema(
         {"id": INT}, options=ColumnOptions(airbyte=True, quarantines_invalid_rows=True)
     )
-    assert found.has_meta
-    assert not found.nulls_invalid_values
+    assert schema.has_meta
+    assert not schema.nulls_invalid_values
 
 
 def test_generation_id_replaces_the_table_version_column():
@@ -96,9 +96,9 @@ def test_generation_id_replaces_the_table_version_column():
 def test_record_properties_named_like_airbyte_columns_are_ignored():
     """PyAirbyte sends the columns of its cache, with these among them."""
     sent = dict.fromkeys(AIRBYTE_COLUMNS, TEXT)
-    found = table_schema({"id": INT, **sent})
-    assert [c.name for c in found.columns if c.feed is ColumnSource.PROPERTY] == ["id"]
-    assert {c.name for c in found.columns if c.feed is ColumnSource.METADATA} == {*AIRBYTE_COLUMNS}
+    schema = table_schema({"id": INT, **sent})
+    assert [c.name for c in schema.columns if c.feed is ColumnSource.PROPERTY] == ["id"]
+    assert {c.name for c in schema.columns if c.feed is ColumnSource.METADATA} == {*AIRBYTE_COLUMNS}
     plain = table_schema({"id": INT, META: TEXT}, options=ColumnOptions())
     assert by_name(plain)[META].feed is ColumnSource.PROPERTY
 
@@ -106,12 +106,14 @@ def test_record_properties_named_like_airbyte_columns_are_ignored():
 def test_singer_run_empties_the_airbyte_columns_of_rows_it_updates():
     """The old values would describe the row before the update."""
     table = {"id": "bigint", **{name: type_.ddl for name, type_ in AIRBYTE_COLUMNS.items()}}
-    fitted, changes = diff_with_table(table_schema({"id": INT}, options=ColumnOptions()), table)
+    singer_schema, changes = diff_with_table(
+        table_schema({"id": INT}, options=ColumnOptions()), table
+    )
     assert changes == ()
-    assert {column.feed for column in fitted.columns[1:]} == {ColumnSource.EMPTIED}
-    again, changes = diff_with_table(table_schema({"id": INT}), table)
+    assert {column.feed for column in singer_schema.columns[1:]} == {ColumnSource.EMPTIED}
+    airbyte_schema, changes = diff_with_table(table_schema({"id": INT}), table)
     assert changes == ()
-    assert {column.feed for column in again.columns[1:]} == {ColumnSource.METADATA}
+    assert {column.feed for column in airbyte_schema.columns[1:]} == {ColumnSource.METADATA}
 
 
 def test_keys_and_deletion_marks_must_fit_their_columns():
@@ -123,61 +125,61 @@ def test_keys_and_deletion_marks_must_fit_their_columns():
 
 def test_nested_key_gets_a_column_and_its_object_keeps_it():
     meta = struct(id=INT, at=TIME)
-    found = table_schema(
+    schema = table_schema(
         {"meta": meta}, "meta.id", meta__id=("meta", "id"), meta__at=("meta", "at")
     )
-    columns = by_name(found)
-    assert (found.keys, found.key_sources) == (("meta_id",), ("meta.id",))
+    columns = by_name(schema)
+    assert (schema.keys, schema.key_sources) == (("meta_id",), ("meta.id",))
     assert (columns["meta_id"].type, columns["meta_id"].path) == (Integer(), ("meta", "id"))
     assert columns["meta_at"].type == Timestamp()
     assert columns["meta"].type.ddl == "struct<`id`: bigint, `at`: timestamp>"
-    assert "meta.id" not in to_json_schema(found)["properties"]
+    assert "meta.id" not in to_json_schema(schema)["properties"]
 
 
 def test_nested_key_column_gets_a_number_if_its_name_is_taken():
     meta = struct(id=INT)
-    found = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
-    assert found.keys == ("meta_id_2",)
-    assert by_name(found)["meta.id"].type == Text()
-    assert by_name(found)["meta_id_2"].type == Integer()
+    schema = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    assert schema.keys == ("meta_id_2",)
+    assert by_name(schema)["meta.id"].type == Text()
+    assert by_name(schema)["meta_id_2"].type == Integer()
     case = table_schema({"Meta_ID": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert by_name(case)["Meta_ID"].path == ()
     assert case.keys == ("meta_id_2",)
-    both = table_schema(
+    two_paths = table_schema(
         {"a": struct(b_c=INT), "a_b": struct(c=INT)}, a__b_c=("a", "b_c"), a_b__c=("a_b", "c")
     )
-    assert {"a_b_c", "a_b_c_2"} <= by_name(both).keys()
+    assert {"a_b_c", "a_b_c_2"} <= by_name(two_paths).keys()
 
 
 def test_nested_key_column_is_recognized_in_an_existing_table():
     meta = struct(id=INT)
-    wanted = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
-    fitted, changes = diff_with_table(wanted, wanted.types, sources=wanted.sources)
-    assert (fitted.columns, changes) == (wanted.columns, ())
+    schema = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    adapted, changes = diff_with_table(schema, schema.types, sources=schema.sources)
+    assert (adapted.columns, changes) == (schema.columns, ())
 
 
 def test_open_object_is_text_and_its_nested_key_has_a_column():
     meta = {**struct(id=INT), "additionalProperties": True}
-    found = table_schema({"meta": meta}, "meta.id", meta__id=("meta", "id"))
-    assert by_name(found)["meta"].type == Text()
-    assert by_name(found)["meta_id"].type == Integer()
+    schema = table_schema({"meta": meta}, "meta.id", meta__id=("meta", "id"))
+    assert by_name(schema)["meta"].type == Text()
+    assert by_name(schema)["meta_id"].type == Integer()
 
 
 def test_path_of_one_part_refers_to_the_property():
-    found = table_schema({"id": INT}, "id", id=("id",))
-    assert (found.keys, by_name(found)["id"].path) == (("id",), ())
+    schema = table_schema({"id": INT}, "id", id=("id",))
+    assert (schema.keys, by_name(schema)["id"].path) == (("id",), ())
 
 
 def test_nested_boolean_key_is_text():
-    found = table_schema(
+    schema = table_schema(
         {"meta": struct(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok")
     )
-    assert by_name(found)["meta_ok"].type == Text()
-    assert Boolean() in {c.type for c in by_name(found)["meta"].type.fields}  # type: ignore[union-attr]
+    assert by_name(schema)["meta_ok"].type == Text()
+    assert Boolean() in {c.type for c in by_name(schema)["meta"].type.fields}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    ("schema", "path", "why"),
+    ("schema", "path", "reason"),
     [
         ({"type": "array", "items": struct(id=INT)}, ("meta", "id"), "meta is not an object"),
         ({"type": "string"}, ("meta", "id"), "meta is not an object"),
@@ -190,16 +192,16 @@ def test_nested_boolean_key_is_text():
     ],
 )
 def test_path_to_an_undeclared_or_composite_value_is_rejected(
-    schema: dict[str, Any], path: tuple[str, ...], why: str
+    schema: dict[str, Any], path: tuple[str, ...], reason: str
 ):
     """Configured catalogs name keys and cursors as paths of any depth."""
-    with pytest.raises(UnsupportedError, match=f"cannot be a key or a cursor.*{why}"):
+    with pytest.raises(UnsupportedError, match=f"cannot be a key or a cursor.*{reason}"):
         table_schema({"meta": schema}, "k", k=path)
 
 
 def test_schema_digest_depends_on_the_nested_path():
-    one, other = (SchemaEvent(StreamId("a"), {}, ("k",), nested={"k": ("m", p)}) for p in "xy")
-    assert compute_schema_digest(one) != compute_schema_digest(other)
+    event, other = (SchemaEvent(StreamId("a"), {}, ("k",), nested={"k": ("m", p)}) for p in "xy")
+    assert compute_schema_digest(event) != compute_schema_digest(other)
 
 
 # --------------------------------------------------------------------- lines and SQL
@@ -214,11 +216,11 @@ def test_spool_line_contains_the_meta_of_its_row(tmp_path: Path):
         long = b'{"x":"' + b"x" * (1 << 20) + b'"}'
         spool.add(Rows(StreamId("a"), [long], meta=[changes]), 7)
         spool.add(Rows(StreamId("a"), [long]), 8)
-        first, *rest = Path(spool.close_batch().paths[0]).read_bytes().splitlines()
+        first, *later = Path(spool.close_batch().paths[0]).read_bytes().splitlines()
     finally:
         folder.close()
     assert first == b'{"n":5,"t":null,"v":2,"m":{"changes":[]},"r":{"x":1}}'
-    parsed = [json.loads(line) for line in rest]
+    parsed = [json.loads(line) for line in later]
     assert [line.get("m", "none") for line in parsed] == [None, {"changes": []}, "none"]
     assert [line["n"] for line in parsed] == [6, 7, 8]
 

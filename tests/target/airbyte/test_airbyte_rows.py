@@ -48,8 +48,8 @@ def table_schema(
     nested: dict[str, tuple[str, ...]] | None = None,
     **options: Any,
 ) -> TableSchema:
-    asked = ColumnOptions(airbyte=True, **options)
-    return schema_from_json_schema({"properties": properties}, keys, asked, nested or {})
+    column_options = ColumnOptions(airbyte=True, **options)
+    return schema_from_json_schema({"properties": properties}, keys, column_options, nested or {})
 
 
 def changes(row: Row) -> list[tuple[str, str]]:
@@ -69,44 +69,44 @@ def values(row: Row) -> dict[str, Any]:
 @pytest.mark.thorough
 def test_invalid_value_becomes_null_at_any_depth_and_others_are_kept(spooled: FrameFactory):
     """D6: the row is kept, the field is null, and the row's meta names it."""
-    others = {name: GOOD[name] for name in GOOD}
+    valid = {name: GOOD[name] for name in GOOD}
     cases: list[tuple[str, str]] = []
-    for name, (_, _, bads) in TYPES.items():
+    for name, (_, _, invalid) in TYPES.items():
         for around, path in places(name):
             top = path.partition(".")[0].partition("[")[0]
-            beside = record(**{n: v for n, v in others.items() if n != top})[1:-1]
-            cases += [(f"{(around % bad)[:-1]},{beside}}}", path) for bad in bads]
+            others = record(**{n: v for n, v in valid.items() if n != top})[1:-1]
+            cases += [(f"{(around % bad)[:-1]},{others}}}", path) for bad in invalid]
     frame = spooled.frame(table_schema(EVERYWHERE), [case[0] for case in cases])
     good = {row[-1]: row for row in good_rows(frame)}
     assert set(good) == set(range(len(cases)))
     assert bad_rows(frame) == {}
     assert frame.counts().nulled == frame.counts().rows == len(cases)
-    whole = values(good_rows(spooled.frame(table_schema(EVERYWHERE), [record(**others)]))[0])
+    expected = values(good_rows(spooled.frame(table_schema(EVERYWHERE), [record(**valid)]))[0])
     for n, (raw, path) in enumerate(cases):
         top = path.partition(".")[0].partition("[")[0]
         (changed,) = {field.partition(".")[0].partition("[")[0] for field, _ in changes(good[n])}
         assert changed == top, (raw, good[n]._airbyte_meta)
-        found = values(good[n])
-        for name in others:
+        row_values = values(good[n])
+        for name in valid:
             if name != top:
-                assert found[name] == whole[name], (raw, name)
-        assert _is_null_at(found, path), (raw, path, found)
+                assert row_values[name] == expected[name], (raw, name)
+        assert _is_null_at(row_values, path), (raw, path, row_values)
 
 
-def _is_null_at(found: Any, path: str) -> bool:
+def _is_null_at(value: Any, path: str) -> bool:
     """Return True if the value at a path, or one that contains it, is null."""
     for part in path.replace("[]", ".[]").split("."):
-        if found is None:
+        if value is None:
             return True
-        found = found[-1] if part == "[]" else found[part]
-    return found is None or found in ({"x": None}, [None])
+        value = value[-1] if part == "[]" else value[part]
+    return value is None or value in ({"x": None}, [None])
 
 
 def test_meta_lists_every_invalid_value_of_a_row(spooled: FrameFactory):
     schema = {**{name: TYPES[name][0] for name in ("i", "at", "flag", "obj")}, "s": {}}
-    found = table_schema(schema, "k")
+    columns = table_schema(schema, "k")
     raw = '{"k":"a","i":"x","at":"noon","flag":"yes","obj":{"x":"y"},"s":[1, 2.50]}'
-    (row,) = good_rows(spooled.frame(found, [raw]))
+    (row,) = good_rows(spooled.frame(columns, [raw]))
     assert sorted(changes(row)) == [
         ("at", "DESTINATION_TYPECAST_ERROR"),
         ("flag", "DESTINATION_SERIALIZATION_ERROR"),
@@ -118,8 +118,8 @@ def test_meta_lists_every_invalid_value_of_a_row(spooled: FrameFactory):
 
 
 def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: FrameFactory):
-    found = table_schema({name: schema for name, (schema, _, _) in TYPES.items()})
-    frame = spooled.frame(found, [record(**GOOD), "{}"])
+    columns = table_schema({name: schema for name, (schema, _, _) in TYPES.items()})
+    frame = spooled.frame(columns, [record(**GOOD), "{}"])
     strict = good_rows(frame, strict=True)
     careful = good_rows(frame, strict=False)
     assert [values(row) for row in strict] == [values(row) for row in careful]
@@ -127,15 +127,15 @@ def test_valid_row_has_no_changes_in_strict_and_checked_reads(spooled: FrameFact
     assert (frame.counts().rows, frame.counts().nulled) == (2, 0)
     ids = {uuid.UUID(row._airbyte_raw_id) for row in strict + careful}
     assert len(ids) == 4
-    assert {(each.version, each.variant) for each in ids} == {(4, uuid.RFC_4122)}
+    assert {(id_.version, id_.variant) for id_ in ids} == {(4, uuid.RFC_4122)}
     assert {row._airbyte_extracted_at for row in strict} == {
         RECEIVED.astimezone().replace(tzinfo=None)
     }
 
 
 def test_row_with_an_invalid_value_is_quarantined_by_option(spooled: FrameFactory):
-    found = table_schema({"i": INT}, quarantines_invalid_rows=True)
-    frame = spooled.frame(found, ['{"i":1}', '{"i":"x"}'])
+    schema = table_schema({"i": INT}, quarantines_invalid_rows=True)
+    frame = spooled.frame(schema, ['{"i":1}', '{"i":"x"}'])
     assert [row.i for row in good_rows(frame)] == [1]
     assert bad_rows(frame)[1].reasons == ["i: not an integer of 64 bits"]
 
@@ -166,8 +166,8 @@ def test_without_keys_any_object_is_loaded(spooled: FrameFactory):
 # ---------------------------------------------------------------------------- the meta
 
 
-def spool_line(n: int, body: str, meta: str, at: str | None = None) -> str:
-    return f'{{"n":{n},"t":{json.dumps(at)},"v":4,"m":{meta},"r":{body}}}\n'
+def spool_line(n: int, body: str, meta: str, extracted: str | None = None) -> str:
+    return f'{{"n":{n},"t":{json.dumps(extracted)},"v":4,"m":{meta},"r":{body}}}\n'
 
 
 def test_changes_of_the_source_precede_those_of_the_loader(
@@ -182,16 +182,22 @@ def test_changes_of_the_source_precede_those_of_the_loader(
         spool_line(3, '{"i":1}', "{}"),
         spool_line(4, '{"i":1}', "null"),
     ]
-    path = tmp_path / "told"
+    path = tmp_path / "spooled"
     path.write_text("".join(lines))
     frame = SpoolFrame(
         spark, [str(path)], table_schema({"i": INT}), BatchMetadata(RECEIVED, BATCHED, 1, 12)
     )
     rows = good_rows(frame)
     assert {json.loads(row._airbyte_meta)["sync_id"] for row in rows} == {12}
-    own = ("i", "NULLED", "DESTINATION_TYPECAST_ERROR")
-    came = ("a", "TRUNCATED", "SOURCE_FIELD_SIZE_LIMITATION")
-    assert [_changes(row) for row in rows] == [[came], [came, own], [own], [], []]
+    loader_change = ("i", "NULLED", "DESTINATION_TYPECAST_ERROR")
+    source_change = ("a", "TRUNCATED", "SOURCE_FIELD_SIZE_LIMITATION")
+    assert [_changes(row) for row in rows] == [
+        [source_change],
+        [source_change, loader_change],
+        [loader_change],
+        [],
+        [],
+    ]
     assert {row._airbyte_generation_id for row in rows} == {4}
     only_good = SpoolFrame(
         spark,
@@ -199,7 +205,7 @@ def test_changes_of_the_source_precede_those_of_the_loader(
         table_schema({"i": INT}),
         BatchMetadata(RECEIVED, BATCHED, 1),
     )
-    assert [_changes(row) for row in good_rows(only_good, strict=True)] == [[came], [], []]
+    assert [_changes(row) for row in good_rows(only_good, strict=True)] == [[source_change], [], []]
     assert good_rows(only_good, strict=True)[0]._airbyte_extracted_at.astimezone(
         BATCHED.tzinfo
     ) == utc(2024, 1, 1, 0, 0, 0, 500000)
@@ -226,10 +232,10 @@ def test_nested_values_are_read_into_their_columns(spooled: FrameFactory):
     schema = {"m": {"type": "object", "properties": {**inner, "d": deep}}, "o": open_ended}
     paths: dict[str, tuple[str, ...]] = {f"m.{name}": ("m", name) for name in inner}
     paths |= {"m.d.id": ("m", "d", "id"), "o.in.id": ("o", "in", "id")}
-    found = table_schema(schema, "m.id", nested=paths)
+    columns = table_schema(schema, "m.id", nested=paths)
     body = {"id": 7, "at": "2024-01-01T00:00:00Z", "f": 1e300, "ok": True, "t": {"x": [1]}}
     raw = json.dumps({"m": {**body, "d": {"id": 8}}, "o": {"in": {"id": 9}, "x": 1}})
-    frame = spooled.frame(found, [raw, '{"m":{"id":1}}', '{"m":{"id":2},"o":7}'])
+    frame = spooled.frame(columns, [raw, '{"m":{"id":1}}', '{"m":{"id":2},"o":7}'])
     for rows in (good_rows(frame, strict=True), good_rows(frame)):
         first = rows[0].asDict()
         assert (first["m_id"], first["m_f"], first["m_ok"]) == (7, 1e300, "true")
@@ -237,7 +243,7 @@ def test_nested_values_are_read_into_their_columns(spooled: FrameFactory):
         assert first["m_at"] == first["m"].at
         assert first["m"].id == 7
         assert [row["o_in_id"] for row in rows] == [9, None, None]
-    (row,) = good_rows(spooled.frame(found, ['{"m":{"id":3,"at":"noon"}}']))
+    (row,) = good_rows(spooled.frame(columns, ['{"m":{"id":3,"at":"noon"}}']))
     assert (row["m_id"], row["m_at"], row["m"].at) == (3, None, None)
     assert changes(row) == [("m.at", "DESTINATION_TYPECAST_ERROR")]
 
@@ -279,17 +285,18 @@ def test_record_with_an_invalid_value_keeps_all_others_exactly(spooled: FrameFac
         "list": {"type": "array", "items": {"type": "array", "items": {"type": "boolean"}}},
         "text": {"type": "string"},
     }
-    rest = (
+    other_fields = (
         '"free":{"z":1.50,"a":[{"q":123456789012345678901234567890.10}]},'
         '"big":123456789012345678901234567890,"deep":{"n":1e-7,"free":{"b":1,"a":2}},'
         '"text":"\\u00e9\\n{\\"x\\":1}","list":[[true,null],[]]'
     )
-    bads = ['"flag":"x"', '"flag":[[1,{"text":"no"}]]', '"flag":{"text":"no","free":1}']
+    invalid = ['"flag":"x"', '"flag":[[1,{"text":"no"}]]', '"flag":{"text":"no","free":1}']
     frame = spooled.frame(
         table_schema(schema),
-        [f"{{{bad},{rest}}}" for bad in bads] + [f"{{{rest},{bad}}}" for bad in bads],
+        [f"{{{bad},{other_fields}}}" for bad in invalid]
+        + [f"{{{other_fields},{bad}}}" for bad in invalid],
     )
-    clean = values(good_rows(spooled.frame(table_schema(schema), [f"{{{rest}}}"]))[0])
+    clean = values(good_rows(spooled.frame(table_schema(schema), [f"{{{other_fields}}}"]))[0])
     rows = good_rows(frame)
     assert len(rows) == 6
     for row in rows:

@@ -40,37 +40,45 @@ class Syncs(NamedTuple):
     runs: tuple[Run, Run]
 
 
-def stream(name: str, mode: str, properties: Any = None, **more: Any) -> dict[str, Any]:
+def stream(name: str, mode: str, properties: Any = None, **fields: Any) -> dict[str, Any]:
     """Return a configured stream."""
     schema = {"type": "object", "properties": properties or ROW}
-    described: dict[str, Any] = {"name": name, "json_schema": schema}
-    described["supported_sync_modes"] = ["full_refresh", "incremental"]
-    if "namespace" in more:
-        described["namespace"] = more.pop("namespace")
+    description: dict[str, Any] = {"name": name, "json_schema": schema}
+    description["supported_sync_modes"] = ["full_refresh", "incremental"]
+    if "namespace" in fields:
+        description["namespace"] = fields.pop("namespace")
     return {
-        "stream": described,
+        "stream": description,
         "sync_mode": "incremental",
         "destination_sync_mode": mode,
-        **more,
+        **fields,
     }
 
 
-def record(name: str, data: dict[str, Any], **more: Any) -> dict[str, Any]:
-    body = {"stream": name, "data": data, "emitted_at": NOW, **more}
+def record(name: str, data: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    body = {"stream": name, "data": data, "emitted_at": NOW, **fields}
     return {"type": "RECORD", "record": body}
 
 
-def state(name: str, at: int, **more: Any) -> dict[str, Any]:
-    named = {"stream_descriptor": {"name": name, **more}, "stream_state": {"at": at, "é": [1.0]}}
-    body = {"type": "STREAM", "stream": named, "sourceStats": {"recordCount": 1.0}, "newer": 1}
+def state(name: str, position: int, **descriptor: Any) -> dict[str, Any]:
+    stream_state = {
+        "stream_descriptor": {"name": name, **descriptor},
+        "stream_state": {"at": position, "é": [1.0]},
+    }
+    body = {
+        "type": "STREAM",
+        "stream": stream_state,
+        "sourceStats": {"recordCount": 1.0},
+        "newer": 1,
+    }
     return {"type": "STATE", "state": body}
 
 
-def complete(name: str, **more: Any) -> list[dict[str, Any]]:
+def complete(name: str, **descriptor: Any) -> list[dict[str, Any]]:
     messages = []
     for status in ("STARTED", "COMPLETE"):
-        fields = {"stream_descriptor": {"name": name, **more}, "status": status}
-        trace = {"type": "STREAM_STATUS", "emitted_at": NOW, "stream_status": fields}
+        stream_status = {"stream_descriptor": {"name": name, **descriptor}, "status": status}
+        trace = {"type": "STREAM_STATUS", "emitted_at": NOW, "stream_status": stream_status}
         messages.append({"type": "TRACE", "trace": trace})
     return messages
 
@@ -144,7 +152,7 @@ def second_feed() -> bytes:
             record("replaced", {"id": 2}),
             record("merged", {"id": 1, "name": "a", "at": 1}),
             record("merged", {"id": 1, "name": "b", "at": 6}),
-            *(state(name, 3, **more) for name, more in STREAMS),
+            *(state(name, 3, **descriptor) for name, descriptor in STREAMS),
             *ENDS,
         ]
     )
@@ -172,25 +180,27 @@ def table(spark: SparkSession, syncs: Syncs, name: str, version: int | None = No
 
 
 def values(frame: DataFrame, *columns: str) -> list[Any]:
-    found = frame.select(*(f"`{column}`" for column in columns)).collect()
-    return sorted((tuple(row) for row in found), key=repr)
+    selected = frame.select(*(f"`{column}`" for column in columns)).collect()
+    return sorted((tuple(row) for row in selected), key=repr)
 
 
 @needs_models
 def test_output_conforms_to_the_published_message_models(syncs: Syncs) -> None:
     """E2, E3, E4, D4: each emitted state was received, and received in the same sync."""
     for fed, run in zip(syncs.fed, syncs.runs, strict=True):
-        assert [one for one in model_faults(run.output) if "newer: no such" not in one] == []
+        assert [fault for fault in model_faults(run.output) if "newer: no such" not in fault] == []
         assert write_faults(fed, run.output, run.code) == []
 
 
 def test_states_are_emitted_unchanged(syncs: Syncs) -> None:
     """ST9, D4, D5: unknown properties and numbers are kept; the last of each stream is emitted."""
-    for run, at in zip(syncs.runs, (2, 3), strict=True):
-        last = {json.dumps(one["stream"]["stream_descriptor"]): one for one in run.states}
+    for run, position in zip(syncs.runs, (2, 3), strict=True):
+        last = {
+            json.dumps(emitted["stream"]["stream_descriptor"]): emitted for emitted in run.states
+        }
         assert len(last) == len(STREAMS)
-        assert {one["stream"]["stream_state"]["at"] for one in last.values()} == {at}
-        assert all(one["newer"] == 1 for one in last.values())
+        assert {emitted["stream"]["stream_state"]["at"] for emitted in last.values()} == {position}
+        assert all(emitted["newer"] == 1 for emitted in last.values())
         assert run.output.count(b"1.0") >= len(STREAMS)
 
 
@@ -248,9 +258,9 @@ def test_any_text_is_a_valid_stream_or_field_name(spark: SparkSession, syncs: Sy
     """E13, D9: the empty text too."""
     known = {"added", "replaced", "emptied", "merged", "deep", "one__twin", "two__twin"}
     logs = (syncs.folder / "warehouse").glob("*/_delta_log")
-    others = sorted({log.parent.name for log in logs} - {*known, RUNS})
-    rows = sorted(row for name in others for row in values(table(spark, syncs, name), "id"))
-    assert rows == [(3,), (4,)], others
+    tables = sorted({log.parent.name for log in logs} - {*known, RUNS})
+    rows = sorted(row for name in tables for row in values(table(spark, syncs, name), "id"))
+    assert rows == [(3,), (4,)], tables
 
 
 @pytest.mark.parametrize(
@@ -281,13 +291,13 @@ def test_overwrite_of_an_incomplete_stream_leaves_the_old_table(
     """D2, D16: the source ended without COMPLETE; the exit code is not 0."""
     config = {"path": str(tmp_path / "warehouse")}
     catalog = {"streams": [stream("t", "overwrite")]}
-    whole = lines([record("t", {"id": 1}), state("t", 1), *complete("t")])
-    first = airbyte(TARGET, "write", tmp_path, feed=whole, config=config, catalog=catalog)
+    complete_feed = lines([record("t", {"id": 1}), state("t", 1), *complete("t")])
+    first = airbyte(TARGET, "write", tmp_path, feed=complete_feed, config=config, catalog=catalog)
     assert first.code == 0, first.output
-    torn = lines([complete("t")[0], record("t", {"id": 2}), state("t", 2)])
-    run = airbyte(TARGET, "write", tmp_path, feed=torn, config=config, catalog=catalog)
+    incomplete_feed = lines([complete("t")[0], record("t", {"id": 2}), state("t", 2)])
+    run = airbyte(TARGET, "write", tmp_path, feed=incomplete_feed, config=config, catalog=catalog)
     assert run.code != 0
     assert run.states == []
-    assert write_faults(torn, run.output, run.code) == []
-    kept = spark.read.format("delta").load(str(tmp_path / "warehouse" / "t"))
-    assert values(kept, "id") == [(1,)]
+    assert write_faults(incomplete_feed, run.output, run.code) == []
+    stored = spark.read.format("delta").load(str(tmp_path / "warehouse" / "t"))
+    assert values(stored, "id") == [(1,)]

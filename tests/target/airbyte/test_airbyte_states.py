@@ -22,12 +22,12 @@ STREAM_NAMES = ("a", "b", "c")
 SCOPES = ("a", "b", None)
 
 
-def state(name: str, value: Any = 1, **more: Any) -> dict[str, Any]:
-    stream = {"stream_descriptor": {"name": name, **more}, "stream_state": value}
+def state(name: str, value: Any = 1, **descriptor: Any) -> dict[str, Any]:
+    stream = {"stream_descriptor": {"name": name, **descriptor}, "stream_state": value}
     return {"type": "STREAM", "stream": stream}
 
 
-def whole(value: Any) -> dict[str, Any]:
+def global_state(value: Any) -> dict[str, Any]:
     return {"type": "GLOBAL", "global": {"shared_state": value, "stream_states": []}}
 
 
@@ -40,16 +40,16 @@ class Model:
 
     firsts: list[tuple[str, int, bool]] = field(default_factory=list)
     states: list[tuple[int, str | None]] = field(default_factory=list)
-    left: list[int] = field(default_factory=list)
+    emitted: list[int] = field(default_factory=list)
 
     def covered(self) -> list[int]:
         """Return all states that may be emitted."""
         waiting = [first for _, first, safe in self.firsts if not safe]
         frontier = min(waiting, default=10_000)
-        return [at for at, _ in self.states if at < frontier]
+        return [ordinal for ordinal, _ in self.states if ordinal < frontier]
 
     def last_of_each(self) -> dict[str | None, int]:
-        return {scope: at for at, scope in self.states if at in set(self.covered())}
+        return {scope: ordinal for ordinal, scope in self.states if ordinal in set(self.covered())}
 
 
 @given(
@@ -74,53 +74,55 @@ def test_newest_covered_state_of_each_stream_is_emitted_and_no_uncovered_one(
     ledger, model = OpenLedger(), Model()
     ends = [("commit", stream_name) for stream_name in STREAM_NAMES] * 2
     order.shuffle(ends)
-    for at, (what, which) in enumerate([*steps, *ends, ("release", None)]):
-        if what == "rows" and which:
-            if not any(stream_name == which and not safe for stream_name, _, safe in model.firsts):
-                model.firsts.append((which, at, False))
-            ledger.record_rows(which, at)
-        elif what == "state":
-            model.states.append((at, which))
-            ledger.add_state(CoveredState(at, b"%d" % at, which))
-        elif what == "commit" and which:
-            commit(ledger, model, which, at)
+    for ordinal, (kind, name) in enumerate([*steps, *ends, ("release", None)]):
+        if kind == "rows" and name:
+            if not any(stream_name == name and not safe for stream_name, _, safe in model.firsts):
+                model.firsts.append((name, ordinal, False))
+            ledger.record_rows(name, ordinal)
+        elif kind == "state":
+            model.states.append((ordinal, name))
+            ledger.add_state(CoveredState(ordinal, b"%d" % ordinal, name))
+        elif kind == "commit" and name:
+            commit(ledger, model, name, ordinal)
         else:
-            left = [each.ordinal for each in ledger.releasable()]
-            assert left == sorted(left)
-            assert set(left) <= set(model.covered())
-            model.left += left
+            emitted = [covered.ordinal for covered in ledger.releasable()]
+            assert emitted == sorted(emitted)
+            assert set(emitted) <= set(model.covered())
+            model.emitted += emitted
             for scope, last in model.last_of_each().items():
-                of_scope = [one for one in model.left if dict(model.states)[one] == scope]
+                of_scope = [
+                    number for number in model.emitted if dict(model.states)[number] == scope
+                ]
                 assert of_scope == sorted(of_scope)
                 assert of_scope[-1] == last
     assert ledger.held() == 0
 
 
-def commit(ledger: OpenLedger, model: Model, stream_name: str, at: int) -> None:
-    waiting = [first for each, first, safe in model.firsts if each == stream_name and not safe]
+def commit(ledger: OpenLedger, model: Model, stream_name: str, upto: int) -> None:
+    waiting = [first for other, first, safe in model.firsts if other == stream_name and not safe]
     if not waiting:
         return
     ledger.close_batch(stream_name)
     model.firsts = [
-        (each, first, safe or each == stream_name) for each, first, safe in model.firsts
+        (other, first, safe or other == stream_name) for other, first, safe in model.firsts
     ]
-    kept = ledger.states_for_commit(stream_name, at)
-    newest_of_all = max((one for one, scope in model.states if scope is None), default=-1)
+    carried = ledger.states_for_commit(stream_name, upto)
+    newest_of_all = max((number for number, scope in model.states if scope is None), default=-1)
     expected = {
         scope: last
         for scope, last in model.last_of_each().items()
         if last
         >= max(
             (
-                one
-                for one in model.covered()
-                if one <= newest_of_all and dict(model.states)[one] is None
+                number
+                for number in model.covered()
+                if number <= newest_of_all and dict(model.states)[number] is None
             ),
             default=-1,
         )
     }
-    assert {each.scope: each.ordinal for each in kept} == expected
-    ledger.mark_committed(stream_name, at)
+    assert {other.scope: other.ordinal for other in carried} == expected
+    ledger.mark_committed(stream_name, upto)
 
 
 def test_ledger_keeps_one_state_per_stream_between_two_batches() -> None:
@@ -140,20 +142,22 @@ def test_ledger_keeps_one_state_per_stream_between_two_batches() -> None:
 # Emitted form
 
 
-def left(form: PerStreamStateFormat, text: bytes, scope: Any, rows: int) -> dict[str, Any]:
+def format_emitted(
+    form: PerStreamStateFormat, text: bytes, scope: Any, rows: int
+) -> dict[str, Any]:
     line = form.format_output(CoveredState(1, text, scope, rows))
     assert b"\n" not in line
     message = json.loads(line)
     assert message["type"] == "STATE"
-    found: dict[str, Any] = message["state"]
-    return found
+    state_: dict[str, Any] = message["state"]
+    return state_
 
 
 @pytest.mark.parametrize(
     "body",
     [
         state("a", {"n": 1}),
-        whole(None),
+        global_state(None),
         {"type": "LEGACY", "data": {"bookmarks": {}}},
         {},
         {"type": 5, "odd": [1, {"destinationStats": 3}]},
@@ -168,36 +172,36 @@ def test_state_is_emitted_unchanged_except_for_destination_stats(body: dict[str,
         json.dumps(body, separators=(",", ":")),
         f" {json.dumps(body)} ",
     ):
-        found = left(PerStreamStateFormat(), text.strip().encode(), None, 4)
-        assert found == {**body, "destinationStats": {"recordCount": 4}}
+        emitted = format_emitted(PerStreamStateFormat(), text.strip().encode(), None, 4)
+        assert emitted == {**body, "destinationStats": {"recordCount": 4}}
 
 
 def test_bytes_of_a_state_are_not_reformatted() -> None:
     text = b'{ "type":"STREAM", "x": 1.10, "x": 1e400, "y": "\\ud83d" }'
     line = PerStreamStateFormat().format_output(CoveredState(1, text, None, 0))
     assert line.startswith(b'{"type":"STATE","state":' + text[:-2])
-    again = PerStreamStateFormat().format_output(
+    second_line = PerStreamStateFormat().format_output(
         CoveredState(1, b'{"x":1e400,"destinationStats":null}', None, 0)
     )
-    assert b'"x":1e400' in again
-    assert again.count(b"destinationStats") == 1
+    assert b'"x":1e400' in second_line
+    assert second_line.count(b"destinationStats") == 1
 
 
 def test_record_count_starts_at_the_last_state_of_the_stream() -> None:
     form, a, b = PerStreamStateFormat(), StreamId("a"), StreamId("b")
     counts = [
-        left(form, b"{}", scope, rows)["destinationStats"]
+        format_emitted(form, b"{}", scope, rows)["destinationStats"]
         for scope, rows in [(a, 3), (b, 5), (a, 10), (a, 10), (None, 20), (None, 21)]
     ]
-    assert [each["recordCount"] for each in counts] == [3, 5, 7, 0, 20, 1]
-    assert not any("rejectedRecordCount" in each for each in counts)
+    assert [stats["recordCount"] for stats in counts] == [3, 5, 7, 0, 20, 1]
+    assert not any("rejectedRecordCount" in stats for stats in counts)
 
 
 def test_quarantined_rows_count_as_rejected() -> None:
     form, a = PerStreamStateFormat(), StreamId("a")
     form.count_rejected(a, 4)
     stats = [
-        left(form, b"{}", scope, rows)["destinationStats"]
+        format_emitted(form, b"{}", scope, rows)["destinationStats"]
         for scope, rows in [(a, 3), (a, 10), (a, 12), (None, 20)]
     ]
     assert stats == [
@@ -216,10 +220,10 @@ def as_list(states: Iterable[Any]) -> str:
 
 
 def test_commit_stores_a_list_of_the_newest_states() -> None:
-    kept = PerStreamStateFormat().format_stored(
+    stored = PerStreamStateFormat().format_stored(
         [CoveredState(1, b'{"a":1}', "a"), CoveredState(2, b'{"b":2}', "b")]
     )
-    assert kept == b'[{"a":1},{"b":2}]'
+    assert stored == b'[{"a":1},{"b":2}]'
 
 
 def test_merge_keeps_the_states_of_streams_absent_from_the_run() -> None:
@@ -234,13 +238,13 @@ def test_merge_keeps_the_states_of_streams_absent_from_the_run() -> None:
 
 def test_global_state_replaces_all_earlier_states() -> None:
     """Rule ST4: GLOBAL and LEGACY contain the states of all streams."""
-    before = as_list([state("a"), whole(1), state("b")])
+    before = as_list([state("a"), global_state(1), state("b")])
     assert json.loads(merge_states(before, as_list([state("a", 2)]))) == [
-        whole(1),
+        global_state(1),
         state("b"),
         state("a", 2),
     ]
-    assert json.loads(merge_states(before, as_list([whole(2)]))) == [whole(2)]
+    assert json.loads(merge_states(before, as_list([global_state(2)]))) == [global_state(2)]
 
 
 def test_stored_state_of_another_protocol_is_replaced() -> None:
@@ -257,8 +261,8 @@ def test_recovery_combines_the_newest_state_of_each_stream_from_all_tables() -> 
     """After a run of one of two streams, the other's state is in the other's table."""
     old = CommitMetadata("j", "r1", 1, 1, 5, as_list([state("a", 1), state("b", 1)]))
     new = CommitMetadata("j", "r2", 2, 1, 3, as_list([state("a", 2)]))
-    found = find_latest_metadata([new, None, old])
-    assert found is not None
-    assert (found.run, found.ordinal) == ("r2", 3)
-    assert json.loads(found.state or "") == [state("b", 1), state("a", 2)]
+    latest = find_latest_metadata([new, None, old])
+    assert latest is not None
+    assert (latest.run, latest.ordinal) == ("r2", 3)
+    assert json.loads(latest.state or "") == [state("b", 1), state("a", 2)]
     assert json.loads(new.with_earlier_state(old).state or "") == [state("b", 1), state("a", 2)]

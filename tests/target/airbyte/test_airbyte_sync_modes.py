@@ -38,19 +38,19 @@ ID = {
 }
 
 
-def stream(name: str, mode: str | None = None, **more: Any) -> dict[str, Any]:
-    described = {"name": name, "json_schema": ID, "supported_sync_modes": ["full_refresh"]}
-    described |= {
-        key: more.pop(key)
+def stream(name: str, mode: str | None = None, **fields: Any) -> dict[str, Any]:
+    description = {"name": name, "json_schema": ID, "supported_sync_modes": ["full_refresh"]}
+    description |= {
+        key: fields.pop(key)
         for key in ("namespace", "source_defined_primary_key", "default_cursor_field")
-        if key in more
+        if key in fields
     }
-    entry = {"stream": described, "sync_mode": "full_refresh", "destination_sync_mode": mode}
-    return {**entry, **more}
+    entry = {"stream": description, "sync_mode": "full_refresh", "destination_sync_mode": mode}
+    return {**entry, **fields}
 
 
-def record(name: str, number: int = 1, **more: Any) -> dict[str, Any]:
-    body = {"stream": name, "data": {"id": number}, "emitted_at": 1, **more}
+def record(name: str, number: int = 1, **fields: Any) -> dict[str, Any]:
+    body = {"stream": name, "data": {"id": number}, "emitted_at": 1, **fields}
     return {"type": "RECORD", "record": body}
 
 
@@ -93,8 +93,8 @@ class Loaded:
     @property
     def values(self) -> list[Any]:
         """The emitted states, as pairs of stream and value."""
-        found = [each["stream"] for each in self.states]
-        return [(one["stream_descriptor"]["name"], one["stream_state"]) for one in found]
+        states = [emitted["stream"] for emitted in self.states]
+        return [(entry["stream_descriptor"]["name"], entry["stream_state"]) for entry in states]
 
     @property
     def swapped(self) -> list[str]:
@@ -111,10 +111,10 @@ def load(
     """Load messages; a str among them is included unchanged."""
     config = {"path": str(folder), "format": "delta", **config}
     catalog = parse_configured_catalog(json.dumps({"streams": streams}), "c.json")
-    asked = parse_catalog(catalog, config["format"])
+    parsed = parse_catalog(catalog, config["format"])
     loaded, report, spool = Loaded(tables or Tables()), Report(), SpoolFolder(folder)
     loader = Loader(
-        build_options(config, asked),
+        build_options(config, parsed),
         StubEngine(),
         spool,
         lambda: loaded.tables,
@@ -122,16 +122,18 @@ def load(
         lambda line: loaded.states.append(json.loads(line)["state"]),
         state_format=PerStreamStateFormat(),
     )
-    decoder = AirbyteReader(asked.expected)
-    texts = (each if isinstance(each, str) else json.dumps(each) + "\n" for each in messages)
-    whole = True
+    decoder = AirbyteReader(parsed.expected)
+    texts = (
+        message if isinstance(message, str) else json.dumps(message) + "\n" for message in messages
+    )
+    complete = True
     try:
         try:
             for event in chain(decoder.feed("".join(texts).encode()), decoder.close()):
                 loader.process_event(event)
         except TruncatedInputLine as error:
-            loaded.error, whole = error, False
-        loader.finish(whole=whole)
+            loaded.error, complete = error, False
+        loader.finish(whole=complete)
     except (IncompleteError, BrokenTableError) as error:
         loaded.error = loaded.error or error
     finally:
@@ -156,14 +158,14 @@ def test_each_destination_sync_mode_selects_a_write_mode(tmp_path: Path) -> None
         {"name": "plain", "schema": ID},
     ]
     names = ("a", "o", "d", "d2", "plain")
-    found = load(tmp_path, streams, [record(name) for name in names])
-    assert found.error is None
-    ways = {
+    result = load(tmp_path, streams, [record(name) for name in names])
+    assert result.error is None
+    modes = {
         str(work.stream): (work.mode, work.table_schema.keys, work.cursor)
-        for work in found.tables.works
+        for work in result.tables.works
     }
     dedup = (WriteMode.UPSERT, ("id",), "at")
-    assert ways == {
+    assert modes == {
         "a": (WriteMode.APPEND, (), None),
         "o": (WriteMode.OVERWRITE, (), None),
         "d": dedup,
@@ -177,16 +179,16 @@ def test_nested_keys_and_cursors_get_unused_names() -> None:
     schema = {"properties": {"a": inner, "a.b": {"type": "integer"}}}
     entry = stream("s", "append_dedup", primary_key=[["a", "b"], ["a.b"]], cursor_field=["a", "b"])
     entry["stream"]["json_schema"] = schema
-    (found,) = parse_catalog(
+    (result,) = parse_catalog(
         parse_configured_catalog(json.dumps({"streams": [entry]}), "c"), "delta"
     ).expected
-    assert found.schema_event.keys == ("a.b_", "a.b")
-    assert found.schema_event.cursor == "a.b_"
-    assert found.schema_event.nested == {"a.b_": ("a", "b")}
+    assert result.schema_event.keys == ("a.b_", "a.b")
+    assert result.schema_event.cursor == "a.b_"
+    assert result.schema_event.nested == {"a.b_": ("a", "b")}
 
 
 @pytest.mark.parametrize(
-    "entry,table_format,words",
+    "entry,table_format,message",
     [
         (stream("s", "append_dedup"), "delta", "'s': append_dedup needs a primary key"),
         (stream("s", "append_dedup", primary_key=[]), "delta", "needs a primary key"),
@@ -209,11 +211,11 @@ def test_nested_keys_and_cursors_get_unused_names() -> None:
     ],
 )
 def test_unsupported_catalog_is_rejected_before_input_is_read(
-    entry: dict[str, Any], table_format: str, words: str
+    entry: dict[str, Any], table_format: str, message: str
 ) -> None:
     """Rule D14: a mode must be supported, and dedup needs a key."""
     catalog = parse_configured_catalog(json.dumps({"streams": [stream("fine"), entry]}), "c.json")
-    with pytest.raises(CatalogFileError, match=words) as caught:
+    with pytest.raises(CatalogFileError, match=message) as caught:
         parse_catalog(catalog, table_format)
     assert "c.json" in str(caught.value)
 
@@ -256,12 +258,12 @@ def test_overwrite_is_committed_once_its_stream_is_complete(tmp_path: Path) -> N
     """Rule D2, and T6 for an input that ends early: only complete streams are overwritten."""
     streams = [stream("o", "overwrite"), stream("p", "overwrite"), stream("a", "append")]
     messages = [record("o"), status("o"), record("p"), status("p", "RUNNING"), record("a")]
-    found = load(tmp_path, streams, messages)
-    assert found.swapped == ["o"]
-    assert isinstance(found.error, IncompleteError)
-    assert "The tables of p were not overwritten and are unchanged" in str(found.error)
-    assert "STREAM_STATUS of COMPLETE" in str(found.error)
-    assert {str(work.stream) for work in found.tables.works} == {"o", "a"}
+    result = load(tmp_path, streams, messages)
+    assert result.swapped == ["o"]
+    assert isinstance(result.error, IncompleteError)
+    assert "The tables of p were not overwritten and are unchanged" in str(result.error)
+    assert "STREAM_STATUS of COMPLETE" in str(result.error)
+    assert {str(work.stream) for work in result.tables.works} == {"o", "a"}
 
 
 @pytest.mark.parametrize("messages", [[], [record("o")], [record("o"), state("o")], [state("o")]])
@@ -269,41 +271,41 @@ def test_without_statuses_the_end_of_input_completes_an_overwrite(
     tmp_path: Path, messages: list[Any]
 ) -> None:
     """A stream without records empties its table."""
-    found = load(tmp_path, [stream("o", "overwrite")], messages)
-    assert (found.error, found.swapped) == (None, ["o"])
-    assert len(found.tables.safe()) == sum(each["type"] == "RECORD" for each in messages)
-    assert len(found.states) == sum(each["type"] == "STATE" for each in messages)
+    result = load(tmp_path, [stream("o", "overwrite")], messages)
+    assert (result.error, result.swapped) == (None, ["o"])
+    assert len(result.tables.safe()) == sum(message["type"] == "RECORD" for message in messages)
+    assert len(result.states) == sum(message["type"] == "STATE" for message in messages)
 
 
 @pytest.mark.parametrize("end", [ERROR, status("x", "STARTED"), '{"type":"RECORD","rec'])
 def test_error_unfinished_status_or_truncated_line_keeps_the_old_table(
     tmp_path: Path, end: Any
 ) -> None:
-    found = load(tmp_path, [stream("o", "overwrite")], [record("o"), state("o"), end])
-    assert isinstance(found.error, IncompleteError | TruncatedInputLine)
-    assert (found.swapped, found.states) == ([], [])
+    result = load(tmp_path, [stream("o", "overwrite")], [record("o"), state("o"), end])
+    assert isinstance(result.error, IncompleteError | TruncatedInputLine)
+    assert (result.swapped, result.states) == ([], [])
 
 
 def test_overwrite_complete_before_a_truncated_line_is_committed(
     tmp_path: Path,
 ) -> None:
     messages = [record("o"), state("o"), status("o"), record("a"), state("a"), '{"type":"REC']
-    found = load(tmp_path, [stream("o", "overwrite"), stream("a", "append")], messages)
-    assert isinstance(found.error, TruncatedInputLine)
-    assert (found.swapped, found.values) == (["o"], [("o", 1), ("a", 1)])
+    result = load(tmp_path, [stream("o", "overwrite"), stream("a", "append")], messages)
+    assert isinstance(result.error, TruncatedInputLine)
+    assert (result.swapped, result.values) == (["o"], [("o", 1), ("a", 1)])
 
 
 def test_complete_status_may_precede_the_rows(tmp_path: Path) -> None:
     messages = [status("o"), status("o", "STARTED"), record("o"), record("o", 2)]
-    found = load(tmp_path, [stream("o", "overwrite")], messages)
-    assert (found.error, found.swapped, len(found.tables.safe())) == (None, ["o"], 2)
+    result = load(tmp_path, [stream("o", "overwrite")], messages)
+    assert (result.error, result.swapped, len(result.tables.safe())) == (None, ["o"], 2)
 
 
 def test_state_completes_no_stream_if_statuses_are_used(tmp_path: Path) -> None:
     """The value of a state is opaque."""
     messages = [record("o"), status("a", "STARTED"), state("o")]
-    found = load(tmp_path, [stream("o", "overwrite"), stream("a")], messages)
-    assert isinstance(found.error, IncompleteError)
+    result = load(tmp_path, [stream("o", "overwrite"), stream("a")], messages)
+    assert isinstance(result.error, IncompleteError)
 
 
 # Generations
@@ -319,12 +321,12 @@ def refresh(mode: str = "append", generation: int = 2, least: int | None = 2) ->
 def test_older_generations_are_deleted_when_the_stream_is_complete(
     tmp_path: Path, mode: str, rows: int
 ) -> None:
-    messages = [*(record("r", at) for at in range(rows)), state("r"), status("r")]
-    found = load(tmp_path, [refresh(mode)], messages)
-    assert [work.kept_version for work in found.tables.works] == [None] * bool(rows) + [2]
-    assert found.tables.works[-1].hard_delete
-    assert {batch.version for work in found.tables.works for batch in work.batches} <= {2}
-    assert found.values == [("r", 1)]
+    messages = [*(record("r", number) for number in range(rows)), state("r"), status("r")]
+    result = load(tmp_path, [refresh(mode)], messages)
+    assert [work.kept_version for work in result.tables.works] == [None] * bool(rows) + [2]
+    assert result.tables.works[-1].hard_delete
+    assert {batch.version for work in result.tables.works for batch in work.batches} <= {2}
+    assert result.values == [("r", 1)]
 
 
 @pytest.mark.parametrize(
@@ -341,14 +343,14 @@ def test_older_generations_are_deleted_when_the_stream_is_complete(
 def test_older_generations_are_kept_if_not_due_or_incomplete(
     tmp_path: Path, entry: dict[str, Any], messages: list[Any]
 ) -> None:
-    found = load(tmp_path, [entry], [record("r"), *messages])
-    assert found.tables.retired == {}
+    result = load(tmp_path, [entry], [record("r"), *messages])
+    assert result.tables.retired == {}
 
 
 def test_format_without_deletes_reports_that_older_generations_stay(tmp_path: Path) -> None:
-    found = load(tmp_path, [refresh()], [record("r"), status("r")], format="parquet")
-    assert found.tables.retired == {}
-    assert "rows of older generations stay" in " ".join(found.notes["r"])
+    result = load(tmp_path, [refresh()], [record("r"), status("r")], format="parquet")
+    assert result.tables.retired == {}
+    assert "rows of older generations stay" in " ".join(result.notes["r"])
 
 
 # States
@@ -367,19 +369,21 @@ def test_pending_overwrite_holds_its_states_and_later_ones(
         state("a", 2),
         status("o", "INCOMPLETE"),
     ]
-    found = load(tmp_path, streams, messages)
-    assert isinstance(found.error, IncompleteError)
-    assert found.values == [("a", 1)]
-    found = load(tmp_path / "2", streams, [*messages[:-1], record("o"), state("a", 3), status("o")])
-    assert found.error is None
-    assert dict(found.values) == {"o": 1, "a": 3}
+    result = load(tmp_path, streams, messages)
+    assert isinstance(result.error, IncompleteError)
+    assert result.values == [("a", 1)]
+    result = load(
+        tmp_path / "2", streams, [*messages[:-1], record("o"), state("a", 3), status("o")]
+    )
+    assert result.error is None
+    assert dict(result.values) == {"o": 1, "a": 3}
 
 
 def test_states_report_counts_of_covered_and_rejected_rows(tmp_path: Path) -> None:
     streams = [stream("a"), stream("b")]
     messages = [record("a"), record("b"), record("a"), state("a"), record("a"), state("b")]
-    found = load(tmp_path, streams, messages, Tables(set_aside=1))
-    stats = [each["destinationStats"] for each in found.states]
+    result = load(tmp_path, streams, messages, Tables(set_aside=1))
+    stats = [emitted["destinationStats"] for emitted in result.states]
     assert stats == [
         {"recordCount": 1, "rejectedRecordCount": 1},
         {"recordCount": 0, "rejectedRecordCount": 1},
@@ -400,9 +404,9 @@ def test_last_commit_stores_the_states_of_all_streams(tmp_path: Path) -> None:
 
     streams = [stream("a"), stream("b")]
     messages = [record("a"), state("a", 1), record("b"), state("b", 1), state("a", 2)]
-    found = load(tmp_path, streams, messages, Keeping())
-    assert found.values[-2:] == [("b", 1), ("a", 2)]
-    last = [each["stream"]["stream_state"] for each in json.loads(carried[-1])]
+    result = load(tmp_path, streams, messages, Keeping())
+    assert result.values[-2:] == [("b", 1), ("a", 2)]
+    last = [stored["stream"]["stream_state"] for stored in json.loads(carried[-1])]
     assert last == [1, 2]
 
 
@@ -423,29 +427,36 @@ def test_emitted_states_cover_committed_rows_only_if_commits_fail(
     """Rule D5, of every stream; after a failed commit, rule D16: no state is emitted."""
     messages: list[Any] = []
     rows_before: dict[int, int] = {}
-    for at, (what, name) in enumerate(plan):
-        if what == "rows":
-            messages.append(record(name, at))
+    for number, (kind, name) in enumerate(plan):
+        if kind == "rows":
+            messages.append(record(name, number))
             continue
-        whole = {"type": "STATE", "state": {"type": "GLOBAL", "global": {"shared_state": at}}}
-        messages.append(state(name, at) if what == "state" else whole)
-        rows_before[at] = sum(each["type"] == "RECORD" for each in messages)
+        global_state = {
+            "type": "STATE",
+            "state": {"type": "GLOBAL", "global": {"shared_state": number}},
+        }
+        messages.append(state(name, number) if kind == "state" else global_state)
+        rows_before[number] = sum(message["type"] == "RECORD" for message in messages)
     streams = [stream("a"), stream("b"), stream("o", "overwrite")]
     tables = Tables(fails_at=fails_at)
-    found = load(tmp_path_factory.mktemp("load"), streams, messages, tables, flush_rows=flush_rows)
+    result = load(tmp_path_factory.mktemp("load"), streams, messages, tables, flush_rows=flush_rows)
     safe = sorted(tables.safe())
-    rows = [3 + place for place, each in enumerate(messages) if each["type"] == "RECORD"]
-    for each in found.states:
-        at = each["stream"]["stream_state"] if "stream" in each else each["global"]["shared_state"]
-        assert set(rows[: rows_before[at]]) <= set(safe)
-    if found.error is None:
-        last = {name: at for at, (what, name) in enumerate(plan) if what == "state"}
-        assert dict(v for v in [(n, a) for n, a in _values(found)]) == last
+    rows = [3 + index for index, message in enumerate(messages) if message["type"] == "RECORD"]
+    for message in result.states:
+        number = (
+            message["stream"]["stream_state"]
+            if "stream" in message
+            else message["global"]["shared_state"]
+        )
+        assert set(rows[: rows_before[number]]) <= set(safe)
+    if result.error is None:
+        last = {name: number for number, (kind, name) in enumerate(plan) if kind == "state"}
+        assert dict(v for v in [(n, a) for n, a in _values(result)]) == last
 
 
-def _values(found: Loaded) -> list[tuple[str, int]]:
-    of_streams = [each["stream"] for each in found.states if "stream" in each]
-    return [(one["stream_descriptor"]["name"], one["stream_state"]) for one in of_streams]
+def _values(result: Loaded) -> list[tuple[str, int]]:
+    of_streams = [emitted["stream"] for emitted in result.states if "stream" in emitted]
+    return [(entry["stream_descriptor"]["name"], entry["stream_state"]) for entry in of_streams]
 
 
 # Stream maps
@@ -456,18 +467,20 @@ def test_renamed_stream_keeps_its_catalog_mode_meta_states_and_status(tmp_path: 
     maps = {"s": {"__alias__": "t", "id": "id", "__filter__": "id > 1"}}
     target = TargetSpark(config={"path": str(tmp_path), "stream_maps": maps})
     streams = {"streams": [stream("s", "overwrite"), stream("u", "overwrite")]}
-    asked = parse_catalog(parse_configured_catalog(json.dumps(streams), "c"), "delta")
-    options = build_options(target.config, asked)
+    parsed = parse_catalog(parse_configured_catalog(json.dumps(streams), "c"), "delta")
+    options = build_options(target.config, parsed)
     meta = {"changes": []}
     messages = [record("s"), record("s", 2, meta=meta), record("s", 3), state("s"), state("u")]
-    decoder = AirbyteReader(asked.expected)
+    decoder = AirbyteReader(parsed.expected)
     events = chain(decoder.feed("\n".join(map(json.dumps, messages)).encode()), decoder.close())
-    found = list(target.make_event_mapper(asked.copy_options)(events))
+    result = list(target.make_event_mapper(parsed.copy_options)(events))
     old, new, other = StreamId("s"), StreamId("t"), StreamId("u")
-    rows = [event for event in found if isinstance(event, Rows)]
-    assert [(each.stream, each.rows, each.meta) for each in rows] == [
+    rows = [event for event in result if isinstance(event, Rows)]
+    assert [(event.stream, event.rows, event.meta) for event in rows] == [
         (new, [b'{"id":2}', b'{"id":3}'], [json.dumps(meta).encode(), None])
     ]
-    assert [each.scope for each in found if isinstance(each, Checkpoint)] == [new, other]
-    assert [each.stream for each in found if isinstance(each, StreamStatus)] == [new, other]
-    assert {options.mode(each, keyed=False) for each in (old, new, other)} == {WriteMode.OVERWRITE}
+    assert [event.scope for event in result if isinstance(event, Checkpoint)] == [new, other]
+    assert [event.stream for event in result if isinstance(event, StreamStatus)] == [new, other]
+    assert {options.mode(stream_id, keyed=False) for stream_id in (old, new, other)} == {
+        WriteMode.OVERWRITE
+    }

@@ -36,21 +36,21 @@ TIME = {"type": ["null", "string"], "format": "date-time"}
 FORMATS = ["delta", "delta-rs", "iceberg"]
 
 
-def described(
-    keys: tuple[str, ...] = ("id",), cursor: str | None = "at", **more: Any
+def schema_event(
+    keys: tuple[str, ...] = ("id",), cursor: str | None = "at", **fields: Any
 ) -> SchemaEvent:
     """Return the schema event of a stream with a key, a cursor and a value."""
-    nested = more.pop("nested", {})
-    properties = {"id": ID, "at": TIME, "x": TEXT, **more}
+    nested = fields.pop("nested", {})
+    properties = {"id": ID, "at": TIME, "x": TEXT, **fields}
     return SchemaEvent(S, {"type": "object", "properties": properties}, keys, cursor, nested)
 
 
-def rows(*records: dict[str, Any], **more: Any) -> Rows:
-    return Rows(S, [json.dumps(record).encode() for record in records], **more)
+def rows(*records: dict[str, Any], **fields: Any) -> Rows:
+    return Rows(S, [json.dumps(record).encode() for record in records], **fields)
 
 
-def row(number: Any, at: Any, x: Any, **more: Any) -> dict[str, Any]:
-    return {"id": number, "at": at, "x": x, **more}
+def row(number: Any, cursor: Any, x: Any, **fields: Any) -> dict[str, Any]:
+    return {"id": number, "at": cursor, "x": x, **fields}
 
 
 def day(number: int) -> str:
@@ -63,20 +63,20 @@ class AirbyteWarehouse:
 
     tables: Warehouse
 
-    def options(self, columns: dict[str, Any], batch: int, **asked: Any) -> LoadOptions:
-        given = settings.load_options(
+    def options(self, columns: dict[str, Any], batch: int, **stream_options: Any) -> LoadOptions:
+        load_options = settings.load_options(
             {
                 "path": str(self.tables.folder),
                 "format": self.tables.format,
                 "small_batches": self.tables.small_batches,
             }
         )
-        wanted = {"hard_delete": True, "by_cursor": True, **asked}
+        every = {"hard_delete": True, "by_cursor": True, **stream_options}
         return replace(
-            given,
+            load_options,
             flush_rows=batch,
-            every=StreamOptions(**wanted),
-            columns=replace(given.columns, airbyte=True, **columns),
+            every=StreamOptions(**every),
+            columns=replace(load_options.columns, airbyte=True, **columns),
         )
 
     def load(
@@ -84,12 +84,12 @@ class AirbyteWarehouse:
         *events: Event,
         columns: dict[str, Any] | None = None,
         batch: int = 1000,
-        **asked: Any,
+        **stream_options: Any,
     ) -> Report:
         """Load events to their end, in batches of ``batch`` rows."""
         self.tables.runs += 1
         engine, report = SharedEngine(self.tables.session), Report()
-        options = self.options(columns or {}, batch, **asked)
+        options = self.options(columns or {}, batch, **stream_options)
         run = RunInfo("job", f"run{self.tables.runs}", self.tables.runs)
         with closing(SpoolFolder(self.tables.folder.parent / "spool")) as spool:
             commits = partial(BatchWriter, engine, options, run, spool)
@@ -124,7 +124,7 @@ def test_row_with_the_greatest_cursor_is_kept_in_any_order(warehouse: AirbyteWar
     without a cursor, the last row is the newest.
     """
     warehouse.load(
-        described(),
+        schema_event(),
         rows(
             *(row(1, day(2), "new"), row(1, day(1), "old")),
             *(row(2, day(1), "first"), row(2, "2024-01-01T01:00:00+01:00", "same instant")),
@@ -135,7 +135,7 @@ def test_row_with_the_greatest_cursor_is_kept_in_any_order(warehouse: AirbyteWar
     )
     assert warehouse.x() == {1: "new", 2: "same instant", 3: "known", 4: "last", 5: "later"}
     warehouse.load(
-        described(),
+        schema_event(),
         rows(row(1, day(1), "old"), row(2, day(1), "again"), row(3, None, "unknown")),
         rows(row(4, None, "again"), row(5, day(9), "newer"), row(6, day(1), "other")),
     )
@@ -146,13 +146,13 @@ def test_row_with_the_greatest_cursor_is_kept_in_any_order(warehouse: AirbyteWar
 @pytest.mark.thorough
 def test_cursors_are_compared_across_batches_of_one_sync(warehouse: AirbyteWarehouse):
     warehouse.load(
-        described(),
+        schema_event(),
         rows(row(1, day(2), "new"), row(2, day(1), "old")),
         rows(row(1, day(1), "old"), row(2, day(2), "new")),
         batch=2,
     )
     assert warehouse.x() == {1: "new", 2: "new"}
-    warehouse.load(described(), rows(row(1, day(1), "old")), by_cursor=False)
+    warehouse.load(schema_event(), rows(row(1, day(1), "old")), by_cursor=False)
     assert warehouse.x() == {1: "old", 2: "new"}
 
 
@@ -169,7 +169,7 @@ def test_cursors_are_compared_across_batches_of_one_sync(warehouse: AirbyteWareh
 def test_cursors_are_compared_by_their_type(
     warehouse: AirbyteWarehouse, schema: Any, low: Any, high: Any
 ):
-    stream = described(at=schema)
+    stream = schema_event(at=schema)
     warehouse.load(stream, rows(row(1, high, "high"), row(1, low, "low"), row(2, low, "low")))
     warehouse.load(stream, rows(row(1, low, "low"), row(2, high, "high")))
     assert warehouse.x() == {1: "high", 2: "high"}
@@ -178,7 +178,7 @@ def test_cursors_are_compared_by_their_type(
 @pytest.mark.thorough
 def test_cursor_without_a_column_falls_back_to_arrival_order(warehouse: AirbyteWarehouse):
     report = warehouse.load(
-        described(cursor="gone"), rows(row(1, day(2), "a"), row(1, day(1), "b"))
+        schema_event(cursor="gone"), rows(row(1, day(2), "a"), row(1, day(1), "b"))
     )
     assert warehouse.x() == {1: "b"}
     (note,) = report.as_dict()["streams"]["s"]["notes"]
@@ -188,36 +188,36 @@ def test_cursor_without_a_column_falls_back_to_arrival_order(warehouse: AirbyteW
 @pytest.mark.thorough
 def test_row_with_a_cdc_deletion_time_deletes_its_key(warehouse: AirbyteWarehouse):
     """Change data capture: the table's row with the same key is deleted, unless it is newer."""
-    stream = described(_ab_cdc_deleted_at=TEXT)
-    gone = {"_ab_cdc_deleted_at": day(3)}
-    alive = {"_ab_cdc_deleted_at": None}
+    stream = schema_event(_ab_cdc_deleted_at=TEXT)
+    deleted = {"_ab_cdc_deleted_at": day(3)}
+    undeleted = {"_ab_cdc_deleted_at": None}
     warehouse.load(
         stream,
         rows(
             row(1, day(1), "a"),
-            *(row(2, day(1), "a"), row(2, day(2), "gone", **gone)),
-            *(row(3, day(3), "back", **alive), row(3, day(2), "gone", **gone)),
+            *(row(2, day(1), "a"), row(2, day(2), "gone", **deleted)),
+            *(row(3, day(3), "back", **undeleted), row(3, day(2), "gone", **deleted)),
             row(4, day(5), "a"),
-            row(5, day(1), "never", **gone),
+            row(5, day(1), "never", **deleted),
         ),
     )
     assert warehouse.x() == {1: "a", 3: "back", 4: "a"}
     warehouse.load(
         stream,
         rows(
-            row(1, day(2), "gone", **gone),
-            row(4, day(2), "late", **gone),
-            row(6, day(2), "never", **gone),
+            row(1, day(2), "gone", **deleted),
+            row(4, day(2), "late", **deleted),
+            row(6, day(2), "never", **deleted),
         ),
     )
     assert warehouse.x() == {3: "back", 4: "a"}
-    warehouse.load(stream, rows(row(1, day(1), "a", **gone)), write_mode=WriteMode.APPEND)
+    warehouse.load(stream, rows(row(1, day(1), "a", **deleted)), write_mode=WriteMode.APPEND)
     assert warehouse.tables.rows("s", "id", "_ab_cdc_deleted_at")[0] == (1, day(3))
 
 
 @pytest.mark.thorough
 def test_delete_record_does_not_delete_a_newer_row(warehouse: AirbyteWarehouse):
-    stream = described(_sdc_deleted_at=TIME)
+    stream = schema_event(_sdc_deleted_at=TIME)
     mark = {"_sdc_deleted_at": day(9)}
     warehouse.load(
         stream,
@@ -229,8 +229,8 @@ def test_delete_record_does_not_delete_a_newer_row(warehouse: AirbyteWarehouse):
         rows({"id": 2, "at": day(1), **mark}, {"id": 1, "at": day(3), **mark}),
         hard_delete=False,
     )
-    found = warehouse.tables.read("s").selectExpr("id", "x", "_sdc_deleted_at IS NOT NULL AS gone")
-    assert sorted(map(tuple, found.collect())) == [(1, "a", True), (2, "a", False)]
+    stored = warehouse.tables.read("s").selectExpr("id", "x", "_sdc_deleted_at IS NOT NULL AS gone")
+    assert sorted(map(tuple, stored.collect())) == [(1, "a", True), (2, "a", False)]
 
 
 # --------------------------------------------------------------- keys inside a property
@@ -241,22 +241,22 @@ def test_nested_keys_and_cursors_decide_the_newest_row(warehouse: AirbyteWarehou
     """Configured catalogs name keys and cursors by paths of any depth."""
     inner = {"type": "object", "properties": {"id": ID, "at": TIME}}
     paths = {"m.id": ("m", "id"), "m.at": ("m", "at")}
-    stream = described(("m.id", "id"), "m.at", m=inner, nested=paths)
+    stream = schema_event(("m.id", "id"), "m.at", m=inner, nested=paths)
 
-    def of(key: int, at: str, x: str) -> dict[str, Any]:
-        return {"id": 1, "m": {"id": key, "at": at}, "x": x}
+    def of(key: int, cursor: str, x: str) -> dict[str, Any]:
+        return {"id": 1, "m": {"id": key, "at": cursor}, "x": x}
 
     warehouse.load(stream, rows(of(1, day(2), "new"), of(1, day(1), "old"), of(2, day(1), "a")))
     warehouse.load(stream, rows(of(1, day(1), "old"), of(2, day(3), "b"), {"id": 1, "m": {}}))
-    found = warehouse.tables.read("s").selectExpr("m_id", "m.id AS inner", "x")
-    assert sorted(map(tuple, found.collect())) == [(1, 1, "new"), (2, 2, "b")]
+    stored = warehouse.tables.read("s").selectExpr("m_id", "m.id AS inner", "x")
+    assert sorted(map(tuple, stored.collect())) == [(1, 1, "new"), (2, 2, "b")]
     assert warehouse.tables.counts("s")["quarantined"] == 1
 
 
 def test_nested_key_inside_a_list_is_rejected_naming_the_stream(warehouse: AirbyteWarehouse):
     inner = {"type": "array", "items": {"type": "object", "properties": {"id": ID}}}
     with pytest.raises(UnsupportedError, match=r"Stream s: m\.id cannot be a key.*not an object"):
-        warehouse.load(described(("m.id",), m=inner, nested={"m.id": ("m", "id")}))
+        warehouse.load(schema_event(("m.id",), m=inner, nested={"m.id": ("m", "id")}))
 
 
 # -------------------------------------------------------------------------- the columns
@@ -266,24 +266,24 @@ def test_invalid_value_is_null_and_recorded_in_the_meta_column(warehouse: Airbyt
     """D6: a type mismatch costs the value, not the row; the report counts such rows."""
     meta = [b'{"changes":[]}', None, None]
     report = warehouse.load(
-        described(),
+        schema_event(),
         rows(row(1, day(1), "a"), row(2, "noon", "b"), {"at": day(1)}, meta=meta, version=7),
         sync_id=3,
     )
-    found = warehouse.tables.rows("s", "id", "at", "_airbyte_meta", "_airbyte_generation_id")
+    stored = warehouse.tables.rows("s", "id", "at", "_airbyte_meta", "_airbyte_generation_id")
     change = '{"field":"at","change":"NULLED","reason":"DESTINATION_TYPECAST_ERROR"}'
-    assert [each[2] for each in found] == [
+    assert [stored_row[2] for stored_row in stored] == [
         '{"sync_id":3,"changes":[]}',
         f'{{"sync_id":3,"changes":[{change}]}}',
     ]
-    assert found[1][1] is None
-    assert {each[3] for each in found} == {7}
+    assert stored[1][1] is None
+    assert {stored_row[3] for stored_row in stored} == {7}
     counts = report.as_dict()["streams"]["s"]
     assert (counts["written"], counts["nulled"], counts["quarantined"]) == (2, 1, 1)
-    assert len({each[0] for each in warehouse.tables.rows("s", "_airbyte_raw_id")}) == 2
+    assert len({stored_row[0] for stored_row in warehouse.tables.rows("s", "_airbyte_raw_id")}) == 2
     with pytest.raises(QuarantineError, match="none of its rows could be written"):
         warehouse.load(
-            described(), rows(row(2, "noon", "c")), columns={"quarantines_invalid_rows": True}
+            schema_event(), rows(row(2, "noon", "c")), columns={"quarantines_invalid_rows": True}
         )
     assert warehouse.tables.counts("s")["quarantined"] == 1
 
@@ -292,7 +292,7 @@ def test_invalid_value_is_null_and_recorded_in_the_meta_column(warehouse: Airbyt
 def test_append_accepts_rows_without_keys(warehouse: AirbyteWarehouse):
     """D1: append adds every row, duplicates and those without a key."""
     warehouse.load(
-        described(),
+        schema_event(),
         rows(row(1, day(1), "a"), row(1, day(1), "a"), {"x": "b"}, row("x", day(1), "c")),
         write_mode=WriteMode.APPEND,
     )
@@ -304,10 +304,10 @@ def test_refresh_deletes_older_generations_and_ignores_their_cursors(warehouse: 
     """A refresh sends all rows again; rows of the generation before are deleted."""
     old, new = partial(rows, version=1), partial(rows, version=2)
     warehouse.load(
-        described(), old(row(1, day(9), "old"), row(2, day(9), "old"), row(3, day(1), "old"))
+        schema_event(), old(row(1, day(9), "old"), row(2, day(9), "old"), row(3, day(1), "old"))
     )
     warehouse.load(
-        described(),
+        schema_event(),
         new(row(1, day(1), "new"), row(3, day(2), "new")),
         ActivateVersion(S, 2),
         least_version=2,
@@ -316,49 +316,51 @@ def test_refresh_deletes_older_generations_and_ignores_their_cursors(warehouse: 
     assert warehouse.tables.rows("s", "_airbyte_generation_id") == [(2,), (2,)]
     assert "_sdc_table_version" not in warehouse.tables.read("s").columns
     warehouse.load(
-        described(), new(row(1, day(1), "again")), ActivateVersion(S, 2), least_version=2
+        schema_event(), new(row(1, day(1), "again")), ActivateVersion(S, 2), least_version=2
     )
     assert warehouse.x() == {1: "again", 3: "new"}
 
 
 @pytest.mark.parametrize(
-    "generation, sync_id, kept",
+    "generation, sync_id, keeps_rows",
     [(5, 7, True), (5, 8, False), (6, 7, False), (5, None, False), (1, 1, False)],
 )
 def test_second_attempt_without_rows_keeps_those_of_the_first(
-    warehouse: AirbyteWarehouse, generation: int, sync_id: int | None, *, kept: bool
+    warehouse: AirbyteWarehouse, generation: int, sync_id: int | None, *, keeps_rows: bool
 ) -> None:
     """A source sends no rows again if its state says that a full refresh is complete.
 
     PyAirbyte sends the number 1 as generation and id of every sync.
     """
     first = 1 if generation == 1 else 5
-    load = partial(warehouse.load, described(()), write_mode=WriteMode.OVERWRITE)
+    load = partial(warehouse.load, schema_event(()), write_mode=WriteMode.OVERWRITE)
     load(
         rows(row(1, None, "a"), version=first),
         least_version=first,
         sync_id=1 if generation == 1 else 7,
     )
     load(least_version=generation, sync_id=sync_id)
-    assert warehouse.x() == ({1: "a"} if kept else {})
+    assert warehouse.x() == ({1: "a"} if keeps_rows else {})
     load(rows(row(2, None, "b"), version=5), least_version=5, sync_id=7)
     assert warehouse.x() == {2: "b"}
 
 
 @pytest.mark.parametrize("identity", [("id",), ()])
-@pytest.mark.parametrize("generation, sync_id, kept", [(5, 7, True), (5, 8, False), (6, 7, False)])
+@pytest.mark.parametrize(
+    "generation, sync_id, keeps_rows", [(5, 7, True), (5, 8, False), (6, 7, False)]
+)
 def test_second_attempt_of_a_resumable_stream_keeps_rows_of_the_first(
     warehouse: AirbyteWarehouse,
     generation: int,
     sync_id: int,
     identity: tuple[str, ...],
     *,
-    kept: bool,
+    keeps_rows: bool,
 ) -> None:
     """The source continues after the last state, or sends all rows again if it was held back."""
     load = partial(
         warehouse.load,
-        described(()),
+        schema_event(()),
         write_mode=WriteMode.OVERWRITE,
         is_resumable=True,
         row_identity=identity,
@@ -366,11 +368,11 @@ def test_second_attempt_of_a_resumable_stream_keeps_rows_of_the_first(
     load(rows(row(1, None, "a"), version=4), least_version=4, sync_id=6)
     load(rows(row(2, None, "b"), row(3, None, "c"), version=5), least_version=5, sync_id=7)
     assert warehouse.x() == {2: "b", 3: "c"}
-    again = rows(row(3, None, "c"), row(4, None, "d"), version=generation)
-    load(again, least_version=generation, sync_id=sync_id)
-    found = warehouse.tables.rows("s", "id", "x")
-    assert found == ([(2, "b"), (3, "c"), (4, "d")] if kept else [(3, "c"), (4, "d")])
-    if kept:
+    resent = rows(row(3, None, "c"), row(4, None, "d"), version=generation)
+    load(resent, least_version=generation, sync_id=sync_id)
+    stored = warehouse.tables.rows("s", "id", "x")
+    assert stored == ([(2, "b"), (3, "c"), (4, "d")] if keeps_rows else [(3, "c"), (4, "d")])
+    if keeps_rows:
         load(rows(row(4, None, "new"), version=5), least_version=5, sync_id=7)
         newest = [(4, "new")] if identity else [(4, "d"), (4, "new")]
         assert warehouse.tables.rows("s", "id", "x") == [(2, "b"), (3, "c"), *newest]
@@ -378,14 +380,14 @@ def test_second_attempt_of_a_resumable_stream_keeps_rows_of_the_first(
 
 @pytest.mark.thorough
 def test_overwrite_keeps_the_newest_row_of_each_key(warehouse: AirbyteWarehouse):
-    stream = described(_ab_cdc_deleted_at=TEXT)
+    stream = schema_event(_ab_cdc_deleted_at=TEXT)
     warehouse.load(stream, rows(row(9, day(1), "before")))
-    gone = {"_ab_cdc_deleted_at": day(3)}
+    deleted = {"_ab_cdc_deleted_at": day(3)}
     warehouse.load(
         stream,
         rows(
             *(row(1, day(2), "new"), row(1, day(1), "old"), row(2, day(1), "a")),
-            row(2, day(2), "gone", **gone),
+            row(2, day(2), "gone", **deleted),
         ),
         write_mode=WriteMode.OVERWRITE,
     )
@@ -396,18 +398,18 @@ def test_overwrite_keeps_the_newest_row_of_each_key(warehouse: AirbyteWarehouse)
 def test_value_that_does_not_fit_a_kept_column_is_null_with_the_reason(
     warehouse: AirbyteWarehouse,
 ) -> None:
-    warehouse.load(described(n=ID), rows(row(1, day(1), "x", n=1)))
+    warehouse.load(schema_event(n=ID), rows(row(1, day(1), "x", n=1)))
     report = warehouse.load(
-        described(n=TEXT, more=TEXT),
+        schema_event(n=TEXT, more=TEXT),
         rows(row(2, day(1), "y", n="many", more="left out"), row(3, day(1), "z", n="4")),
         on_schema_change=OnSchemaChange.IGNORE,
     )
-    found = warehouse.tables.rows("s", "id", "n", "_airbyte_meta")
-    assert [each[:2] for each in found] == [(1, 1), (2, None), (3, 4)]
-    (change,) = json.loads(found[1][2])["changes"]
+    stored = warehouse.tables.rows("s", "id", "n", "_airbyte_meta")
+    assert [item[:2] for item in stored] == [(1, 1), (2, None), (3, 4)]
+    (change,) = json.loads(stored[1][2])["changes"]
     assert (change["field"], change["change"]) == ("n", "NULLED")
     counts = report.streams()["s"]
-    assert [(each["kind"], each["column"]) for each in counts.changes] == [
+    assert [(item["kind"], item["column"]) for item in counts.changes] == [
         ("keep", "n"),
         ("omit", "more"),
     ]
