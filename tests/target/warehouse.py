@@ -36,8 +36,8 @@ ID_AND_NAME = {**ID, "name": {"type": ["null", "string"]}}
 
 
 def schema(stream: str, properties: dict[str, Any], *keys: str) -> dict[str, Any]:
-    described = {"type": "object", "properties": properties}
-    return {"type": "SCHEMA", "stream": stream, "schema": described, "key_properties": list(keys)}
+    json_schema = {"type": "object", "properties": properties}
+    return {"type": "SCHEMA", "stream": stream, "schema": json_schema, "key_properties": list(keys)}
 
 
 def record(stream: str, **values: Any) -> dict[str, Any]:
@@ -101,8 +101,8 @@ class Warehouse:
         self.runs += 1
         self.states, self.report = [], Report()
         self.engine = SharedEngine(self.session)
-        given = {"path": str(self.folder), "format": self.format}
-        config = {**given, "small_batches": self.small_batches, **config}
+        defaults = {"path": str(self.folder), "format": self.format}
+        config = {**defaults, "small_batches": self.small_batches, **config}
         assert settings.find_faults(config) == []
         options = settings.load_options(config)
         run = RunInfo("job", f"run{self.runs}", self.runs)
@@ -128,10 +128,10 @@ class Warehouse:
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Return the rows of a table in a stable order."""
-        found = self.read(table)
+        frame = self.read(table)
         if columns:
-            found = found.select(*(f"`{column}`" for column in columns))
-        return sorted((tuple(row) for row in found.collect()), key=repr)
+            frame = frame.select(*(f"`{column}`" for column in columns))
+        return sorted((tuple(row) for row in frame.collect()), key=repr)
 
     def read(self, table: str) -> Any:
         reader = self.spark.read.format(self.format).option("mergeSchema", "true")
@@ -141,8 +141,8 @@ class Warehouse:
         return (self.folder / table).exists()
 
     def marker(self, table: str) -> CommitMetadata | None:
-        place = Table(f"{self.folder}/{table}", table)
-        return get_writer(self.format).get_last_metadata(self.spark, place)
+        location = Table(f"{self.folder}/{table}", table)
+        return get_writer(self.format).get_last_metadata(self.spark, location)
 
     def counts(self, stream: str) -> dict[str, Any]:
         counts: dict[str, Any] = self.report.as_dict()["streams"][stream]

@@ -27,19 +27,21 @@ ROOT = Path(__file__).parents[3]
 
 def write_config(folder: Path, **config: Any) -> str:
     path = folder / "config.json"
-    given = {"path": str(folder / "tables"), "format": "parquet", "job": "job", **config}
-    path.write_text(json.dumps({name: value for name, value in given.items() if value is not None}))
+    settings = {"path": str(folder / "tables"), "format": "parquet", "job": "job", **config}
+    path.write_text(
+        json.dumps({name: value for name, value in settings.items() if value is not None})
+    )
     return str(path)
 
 
 def run_doctor(
-    capsys: pytest.CaptureFixture[str], config: str, *words: str
+    capsys: pytest.CaptureFixture[str], config: str, *arguments: str
 ) -> tuple[int, dict[str, str], str]:
     """Return the exit code, the worst verdict of each check, and the output."""
-    code = TargetSpark.cli.main(["doctor", "--config", config, *words], standalone_mode=False)
+    code = TargetSpark.cli.main(["doctor", "--config", config, *arguments], standalone_mode=False)
     output = capsys.readouterr().out
     verdicts: dict[str, str] = {}
-    for line in output.splitlines() if not words else ():
+    for line in output.splitlines() if not arguments else ():
         verdict, name = line[:8].strip(), line[9:23].strip()
         verdicts[name] = verdict if verdicts.get(name, "ok") == "ok" else verdicts[name]
     return code, verdicts, output
@@ -98,16 +100,16 @@ def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path
         spark={"spark.hadoop.fs.s3a.secret.key": "file/tables"},
     )
     program = "from target_spark.target import TargetSpark; TargetSpark.cli()"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program, "doctor", "--config", config, "--json"],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(ROOT), "PATH": "/nowhere"},
         check=False,
     )
-    assert done.returncode == 1
-    assert "file/tables" not in done.stdout  # a secret value is masked wherever it occurs
-    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert process.returncode == 1
+    assert "file/tables" not in process.stdout  # a secret value is masked wherever it occurs
+    checks = {check["name"]: check for check in json.loads(process.stdout)["checks"]}
     assert {name: check["verdict"] for name, check in checks.items()} == {
         "configuration": "ok",
         "java": "failed",
@@ -127,10 +129,10 @@ def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path
 def test_low_disk_space_and_an_active_run_are_warnings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_args: Any, **_more: Any) -> str:
+    def refuse_connection(*_args: Any, **_more: Any) -> str:
         raise SparkUnavailableError("No Java.")
 
-    monkeypatch.setattr(doctor, "check_java", refused)
+    monkeypatch.setattr(doctor, "check_java", refuse_connection)
     monkeypatch.setattr(doctor, "_MIN_FREE_BYTES", 1 << 60)
     config = write_config(tmp_path, max_spool_bytes=1 << 60)
     assert get_lock_holder(str(tmp_path / "tables"), "job") is None
@@ -152,8 +154,8 @@ def test_low_disk_space_and_an_active_run_are_warnings(
 def test_jars_check_names_the_source_of_the_jars(tmp_path: Path) -> None:
     jar = tmp_path / "delta-spark_4.1_2.13-4.4.0.jar"
     jar.write_bytes(b"")
-    given = {"path": "x", "jars": [str(jar)]}
-    assert "on this machine" in doctor._describe_jars(given)
+    settings = {"path": "x", "jars": [str(jar)]}
+    assert "on this machine" in doctor._describe_jars(settings)
     ivy = {"spark.jars.ivy": str(tmp_path / "empty")}
     assert "Spark downloads it" in doctor._describe_jars({"path": "x", "spark": ivy})
     assert doctor._describe_jars({"path": "x", "format": "parquet"}) == "parquet needs none"
@@ -193,10 +195,12 @@ def test_missing_pyspark_beside_the_client_of_spark_connect_is_explained(
         raise doctor.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor.metadata, "version", version)
-    with pytest.raises(SparkUnavailableError) as got:
+    with pytest.raises(SparkUnavailableError) as exc_info:
         find_pyspark_version()
-    assert str(got.value).startswith("Only pyspark-client 4.1.4 is installed, the client of Spark")
-    assert "Set remote" in str(got.value)
+    assert str(exc_info.value).startswith(
+        "Only pyspark-client 4.1.4 is installed, the client of Spark"
+    )
+    assert "Set remote" in str(exc_info.value)
 
 
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow", "deltalake"])
@@ -205,11 +209,11 @@ def test_missing_package_is_named_with_the_way_to_install_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     remedy = f"{package} is not installed: pip install 'tap-core-sdk[spark]'"
-    with pytest.raises(SparkUnavailableError) as got:
+    with pytest.raises(SparkUnavailableError) as exc_info:
         load_libraries()
-    assert str(got.value).lower() == remedy
+    assert str(exc_info.value).lower() == remedy
     check = doctor._make_check("pyspark", doctor._describe_pyspark)
-    assert (check.verdict, check.text) == ("failed", str(got.value))
+    assert (check.verdict, check.text) == ("failed", str(exc_info.value))
 
 
 @pytest.mark.parametrize("command", [("runs",), ("replay", "a", "--schema", "-")])
@@ -248,19 +252,22 @@ sys.argv = ["target-spark", *{command!r}, "--config", {write_config(tmp_path, fo
 from target_spark.target import TargetSpark
 TargetSpark.cli()
 """
-    messages = "".join(json.dumps(each) + "\n" for each in (schema("a", ID), record("a", id=1)))
-    done = subprocess.run(
+    messages = "".join(
+        json.dumps(message) + "\n" for message in (schema("a", ID), record("a", id=1))
+    )
+    process = subprocess.run(
         [sys.executable, "-c", program], input=messages, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
+    assert process.returncode == 1
     assert (
-        "PySpark is not installed: pip install 'tap-core-sdk[spark]'" in done.stdout + done.stderr
+        "PySpark is not installed: pip install 'tap-core-sdk[spark]'"
+        in process.stdout + process.stderr
     )
-    assert "Traceback" not in done.stdout + done.stderr
+    assert "Traceback" not in process.stdout + process.stderr
 
 
 @pytest.mark.parametrize(
-    "variables, verdict, words",
+    "variables, verdict, start",
     [
         ({"DATABRICKS_RUNTIME_VERSION": "17.3"}, "ok", "Databricks (DATABRICKS_RUNTIME_VERSION"),
         ({"EMR_RELEASE_LABEL": "emr-7.1.0"}, "ok", "Amazon EMR (EMR_RELEASE_LABEL=emr-7.1.0)"),
@@ -271,7 +278,7 @@ TargetSpark.cli()
     ],
 )
 def test_managed_platform_is_named(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], verdict: str | None, words: str
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], verdict: str | None, start: str
 ) -> None:
     """The Spark of a platform, in place of PySpark's, is a warning."""
     for _, variable, _ in doctor._PLATFORMS:
@@ -279,11 +286,11 @@ def test_managed_platform_is_named(
     monkeypatch.delenv("SPARK_HOME", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    found = list(doctor._check_platform())
-    assert [check.verdict for check in found] == ([verdict] if verdict else [])
-    assert all(check.text.startswith(words) for check in found)
-    named = "SPARK_HOME (/x)" in doctor._describe_pyspark()
-    assert named == ("SPARK_HOME" in variables)
+    checks = list(doctor._check_platform())
+    assert [check.verdict for check in checks] == ([verdict] if verdict else [])
+    assert all(check.text.startswith(start) for check in checks)
+    is_named = "SPARK_HOME (/x)" in doctor._describe_pyspark()
+    assert is_named == ("SPARK_HOME" in variables)
 
 
 # With Spark
@@ -320,8 +327,8 @@ def test_tables_check_distinguishes_own_foreign_and_other_jobs_tables(
     code, verdicts, output = run_doctor(capsys, write_config(tmp_path, format="delta"))
     assert (code, verdicts["tables"]) == (0, "ok")
     assert "1 of this job; the last state is of run run1" in output
-    place = str(tmp_path / "tables" / "foreign")
-    spark.range(1).write.format("delta").save(place)
+    path = str(tmp_path / "tables" / "foreign")
+    spark.range(1).write.format("delta").save(path)
     _, verdicts, output = run_doctor(capsys, write_config(tmp_path, format="delta"))
     assert verdicts["tables"] == "warning"
     assert "foreign: rows that target-spark did not write" in output

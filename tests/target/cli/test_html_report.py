@@ -87,10 +87,10 @@ def make_run(number: int, streams: list[str], outcome: str = COMPLETE) -> list[d
     report = Report()
     facts = {"job": "job", "run": f"run-{number}", "format": "delta"}
     report.add_facts(**facts, started=STARTED + number * 1000)
-    for at, stream in enumerate(streams, 1):
+    for position, stream in enumerate(streams, 1):
         report.record_table(stream, stream, f"/lake/{stream}")
-        report.count_received(stream, at * 1000, at * 10_000)
-        report.count_commit(stream, at * 1000 - 1, 1, 0.5)
+        report.count_received(stream, position * 1000, position * 10_000)
+        report.count_commit(stream, position * 1000 - 1, 1, 0.5)
     if number == 1:
         report.record_column_change(streams[0], "price", "double", "widen", old="float")
     report.record_outcome(outcome)
@@ -108,16 +108,18 @@ def write_quarantine(folder: Path, stream: str, *records: str) -> None:
     rows = {
         "raw": records,
         "reasons": [[f"id: no integer {number} & more"] for number in range(count)],
-        "quarantined_at": pa.array([NOW.replace(hour=each) for each in range(count)]),
+        "quarantined_at": pa.array([NOW.replace(hour=hour) for hour in range(count)]),
         "run": ["run-1"] * count,
     }
     write_deltalake(folder / f"{stream}{QUARANTINE}", pa.table(rows))
 
 
-def write_page(folder: Path, capsys: pytest.CaptureFixture[str], *more: str, **given: Any) -> Page:
-    config = write_config(folder, **given)
+def write_page(
+    folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str, **options: Any
+) -> Page:
+    config = write_config(folder, **options)
     file = folder / "pages" / "report.html"
-    code, out, err = run_command(capsys, "report", "--html", str(file), *config, *more)
+    code, out, err = run_command(capsys, "report", "--html", str(file), *config, *arguments)
     assert (code, out) == (0, f"{file}\n"), err
     assert file.stat().st_mode & 0o777 == 0o600
     return Page(file.read_text())
@@ -143,11 +145,15 @@ def test_page_has_a_heading_for_each_section(page: Page) -> None:
     assert headings["h1"] == 1
     assert headings["h2"] == 5
     assert headings["h2"] + headings["h3"] == len(page.find("section"))
-    ids = [given["id"] for _, given in page.tags if "id" in given]
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    named = {given["aria-labelledby"] for _, given in page.tags if "aria-labelledby" in given}
-    linked = {str(given["href"]).removeprefix("#") for given in page.find("a")}
-    assert named | linked <= set(ids)
+    labelled = {
+        attributes["aria-labelledby"]
+        for _, attributes in page.tags
+        if "aria-labelledby" in attributes
+    }
+    linked = {str(attributes["href"]).removeprefix("#") for attributes in page.find("a")}
+    assert labelled | linked <= set(ids)
     assert page.opened == []
     assert page.find("html")[0]["lang"] == "en"
 
@@ -158,13 +164,17 @@ def test_plots_have_alternative_texts_and_tables(page: Page) -> None:
     for plot in plots:
         assert plot["role"] == "img"
         assert re.match(r"[A-Z].*\. Bars for \d+ ", str(plot["aria-label"]))
-    label = next(str(each["aria-label"]) for each in plots if "received" in str(each))
+    label = next(
+        str(attributes["aria-label"]) for attributes in plots if "received" in str(attributes)
+    )
     assert "The newest run, 09-21 14:13:21, has 3,000 rows." in label
     tables = page.find("table")
     assert len(tables) == len(page.find("caption"))
-    regions = [given for given in page.find("div") if given.get("class") == "scroll"]
+    regions = [div for div in page.find("div") if div.get("class") == "scroll"]
     assert len(regions) == len(tables)
-    assert all(each["tabindex"] == "0" and each["role"] == "region" for each in regions)
+    assert all(
+        attributes["tabindex"] == "0" and attributes["role"] == "region" for attributes in regions
+    )
 
 
 def test_page_has_the_data_of_the_runs_and_the_tables(page: Page) -> None:
@@ -190,11 +200,11 @@ def test_page_loads_nothing_and_runs_nothing(page: Page) -> None:
         tag for tag, _ in page.tags
     }
     addresses = {"src", "srcset", "action", "background", "xlink:href", "data", "poster"}
-    for tag, given in page.tags:
-        assert not addresses & given.keys(), tag
-        assert not [name for name in given if name.startswith("on")], tag
-        assert str(given.get("href", "#")).startswith("#"), tag
-    (policy,) = [each["content"] for each in page.find("meta") if "http-equiv" in each]
+    for tag, attributes in page.tags:
+        assert not addresses & attributes.keys(), tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert str(attributes.get("href", "#")).startswith("#"), tag
+    (policy,) = [meta["content"] for meta in page.find("meta") if "http-equiv" in meta]
     assert str(policy).startswith("default-src 'none'; style-src 'unsafe-inline'")
     style = re.findall(r"<style>(.*?)</style>", page.html, re.DOTALL)
     assert len(style) == 1
@@ -352,23 +362,25 @@ def test_summary_names_the_extremes() -> None:
 def test_run_writes_the_page_and_never_fails_because_of_it(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     env = environment(JAVA_HOME=str(tmp_path / "no-java"))
-    given = {"format": "delta", "small_batches": "delta-rs", "report_html": str(file)}
+    options = {"format": "delta", "small_batches": "delta-rs", "report_html": str(file)}
     data = make_lines(schema("a", ID), record("a", id=1), state(1))
-    done = run(tmp_path, data, env=env, **given)
-    assert (done.returncode, done.stdout) == (0, b'{"at": 1}\n')
+    process = run(tmp_path, data, env=env, **options)
+    assert (process.returncode, process.stdout) == (0, b'{"at": 1}\n')
     assert "1 run with rows, of 1 stream." in " ".join(Page(file.read_text()).text.split())
 
     (tmp_path / "file").write_text("")
-    done = run(tmp_path, data, env=env, **{**given, "report_html": str(tmp_path / "file" / "x")})
-    assert (done.returncode, done.stdout) == (0, b'{"at": 1}\n')
-    assert b"The HTML report (setting report_html) could not be written: " in done.stderr
+    process = run(
+        tmp_path, data, env=env, **{**options, "report_html": str(tmp_path / "file" / "x")}
+    )
+    assert (process.returncode, process.stdout) == (0, b'{"at": 1}\n')
+    assert b"The HTML report (setting report_html) could not be written: " in process.stderr
 
 
 @pytest.mark.thorough
 def test_stopped_run_writes_no_page(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    given = {"format": "delta", "small_batches": "delta-rs", "flush_rows": 1}
-    with running(tmp_path, **given, report_html=str(file)) as target:
+    options = {"format": "delta", "small_batches": "delta-rs", "flush_rows": 1}
+    with running(tmp_path, **options, report_html=str(file)) as target:
         target.send(make_lines(schema("a", ID), record("a", id=1), state(1)))
         target.until(lambda: bool(target.lines))
         target.process.send_signal(signal.SIGTERM)
@@ -444,7 +456,7 @@ def test_browser_shows_the_page_on_phones_and_in_both_schemes(
     source = json.dumps(page.html).replace("<", "\\u003c")
     wrapper = tmp_path / "wrapper.html"
     wrapper.write_text(MEASURE.replace("WIDTH", str(width)).replace("SOURCE", source))
-    done = subprocess.run(
+    process = subprocess.run(
         [
             str(CHROMIUM),
             *("--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
@@ -457,13 +469,13 @@ def test_browser_shows_the_page_on_phones_and_in_both_schemes(
         timeout=300,
         check=True,
     )
-    match = re.search(r"FOUND (\{.*\})", done.stdout)
-    assert match, done.stdout[-500:] + done.stderr[-500:]
-    found = json.loads(match[1])
-    assert found["width"] <= width
-    assert found["dark"] == (scheme == "dark")
-    assert found["text"] >= 4.5  # WCAG 2.2, 1.4.3
-    assert found["bars"] >= 3  # WCAG 2.2, 1.4.11
-    assert found["plots"]
-    assert found["focusable"] > 10
-    assert found["scripts"] == 0
+    match = re.search(r"FOUND (\{.*\})", process.stdout)
+    assert match, process.stdout[-500:] + process.stderr[-500:]
+    measured = json.loads(match[1])
+    assert measured["width"] <= width
+    assert measured["dark"] == (scheme == "dark")
+    assert measured["text"] >= 4.5  # WCAG 2.2, 1.4.3
+    assert measured["bars"] >= 3  # WCAG 2.2, 1.4.11
+    assert measured["plots"]
+    assert measured["focusable"] > 10
+    assert measured["scripts"] == 0

@@ -59,12 +59,12 @@ def test_first_control_c_commits_received_rows_unless_a_setting_prevents_it(
 
 
 def test_control_c_does_not_overwrite_a_table(tmp_path: Path) -> None:
-    given: dict[str, Any] = {**WITHOUT_SPARK, "write_mode": "overwrite"}
-    done = run(tmp_path, schema() + record(1) + record(2) + state({"x": 1}), **given)
-    assert done.returncode == 0, done.stderr.decode()
+    options: dict[str, Any] = {**WITHOUT_SPARK, "write_mode": "overwrite"}
+    process = run(tmp_path, schema() + record(1) + record(2) + state({"x": 1}), **options)
+    assert process.returncode == 0, process.stderr.decode()
     for lease in (tmp_path / "tables" / "_target_spark").glob("*.lease"):
         lease.unlink()
-    with running(tmp_path, **given) as target:
+    with running(tmp_path, **options) as target:
         target.send(schema(), record(7), state({"x": 2}))
         interrupt(target, tmp_path)
         assert target.end() == 0, target.errors.decode()

@@ -36,13 +36,15 @@ def no_spark() -> Any:
     raise AssertionError("these tables can be read without Spark")
 
 
-def run_last_state(folder: Path, *words: str, **config: Any) -> subprocess.CompletedProcess[str]:
+def run_last_state(
+    folder: Path, *arguments: str, **config: Any
+) -> subprocess.CompletedProcess[str]:
     """Run ``target-spark last-state`` in a process that has no Java on its PATH."""
-    given = {"path": str(folder / "tables"), "format": "parquet", "job": "job", **config}
-    (folder / "config.json").write_text(json.dumps(given))
+    options = {"path": str(folder / "tables"), "format": "parquet", "job": "job", **config}
+    (folder / "config.json").write_text(json.dumps(options))
     program = "from target_spark.target import TargetSpark; TargetSpark.cli()"
     return subprocess.run(
-        [sys.executable, "-c", program, "last-state", "--config", "config.json", *words],
+        [sys.executable, "-c", program, "last-state", "--config", "config.json", *arguments],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -51,10 +53,10 @@ def run_last_state(folder: Path, *words: str, **config: Any) -> subprocess.Compl
     )
 
 
-def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Run a command in this process; return exit code, standard output and standard error."""
     try:
-        code = TargetSpark.cli.main(list(words), standalone_mode=False)
+        code = TargetSpark.cli.main(list(arguments), standalone_mode=False)
     except SystemExit as end:
         code = end.code
     captured = capsys.readouterr()
@@ -70,26 +72,26 @@ def test_help_lists_the_commands_without_importing_pyspark() -> None:
         "print([name for name in sys.modules if name.split('.')[0] in ('pyspark', 'py4j', 'rich')])"
     )
     env = {"PYTHONPATH": str(ROOT), "PATH": "/nowhere"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=env, check=True
     )
-    assert done.stdout.endswith("[]\n")
-    assert done.stdout.count("code 0") == 4
-    help_of_all = done.stdout.partition("code")[0]
+    assert process.stdout.endswith("[]\n")
+    assert process.stdout.count("code 0") == 4
+    help_of_all = process.stdout.partition("code")[0]
     assert all(word in help_of_all for word in ("doctor", "last-state", "replay"))
 
 
 def test_without_tables_last_state_fails_with_a_message(tmp_path: Path) -> None:
-    done = run_last_state(tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "No table holds a state of job job (there are no tables)" in done.stderr
+    process = run_last_state(tmp_path)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "No table holds a state of job job (there are no tables)" in process.stderr
 
 
 def test_invalid_settings_are_reported_without_a_traceback(tmp_path: Path) -> None:
-    done = run_last_state(tmp_path, flush_rows=0, report="report.json")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "flush_rows" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = run_last_state(tmp_path, flush_rows=0, report="report.json")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "flush_rows" in process.stderr
+    assert "Traceback" not in process.stderr
     assert not (tmp_path / "report.json").exists()  # that of the last run would be lost
 
 
@@ -130,8 +132,8 @@ def test_last_state_is_that_of_the_newest_run_at_the_path(
     (warehouse.folder / "notes.txt").write_text("no table")
     (warehouse.folder / "empty").mkdir()
     path = warehouse.folder.parent / "config.json"
-    given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
-    path.write_text(json.dumps(given))
+    options = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
+    path.write_text(json.dumps(options))
     code, out, err = run_command(capsys, "last-state", "--config", str(path))
     assert (code, out) == (0, '{"at": "second run"}\n')
     assert "of run run2" in err
@@ -140,12 +142,17 @@ def test_last_state_is_that_of_the_newest_run_at_the_path(
     assert (code, out) == (1, "")
     assert "to the jobs job: name one with --job" in err
     by_files = find_recoverable_tables(
-        settings.load_options({**given, "path": f"{warehouse.folder}/"}), no_spark
+        settings.load_options({**options, "path": f"{warehouse.folder}/"}), no_spark
     )
-    assert {each.table.name for each in by_files} - {"foreign"} == {"a", "b", "b__quarantine", "c"}
+    assert {recovered.table.name for recovered in by_files} - {"foreign"} == {
+        "a",
+        "b",
+        "b__quarantine",
+        "c",
+    }
     if warehouse.format != "parquet":
         # By Spark, as for tables that are not on this machine, the answer is the same.
-        assert by_files == by_spark(warehouse, given["path"])
+        assert by_files == by_spark(warehouse, options["path"])
 
 
 def by_spark(warehouse: Warehouse, path: str) -> Any:
@@ -164,13 +171,13 @@ def test_table_that_never_had_rows_is_not_unknown(warehouse: Warehouse) -> None:
         warehouse.spark.sql(f"CREATE TABLE delta.`{warehouse.folder}/made` (id BIGINT) USING delta")
     else:
         warehouse.load(schema("made", ID), schema("b", ID), record("b", id=1))
-    given = {"path": str(warehouse.folder), "format": warehouse.format}
-    found = {
-        each.table.name: each
-        for each in find_recoverable_tables(settings.load_options(given), no_spark)
+    options = {"path": str(warehouse.folder), "format": warehouse.format}
+    tables = {
+        recovered.table.name: recovered
+        for recovered in find_recoverable_tables(settings.load_options(options), no_spark)
     }
-    assert not found["made"].unknown  # it never had a row
-    assert get_job_metadata(["job"], found.values()) is None
+    assert not tables["made"].unknown  # it never had a row
+    assert get_job_metadata(["job"], tables.values()) is None
 
 
 def test_unreadable_lost_and_found_of_a_volume_is_left_out(
@@ -182,7 +189,7 @@ def test_unreadable_lost_and_found_of_a_volume_is_left_out(
     monkeypatch.setattr(os, "access", lambda path, _mode: Path(path).name != "lost+found")
     options = settings.load_options({"path": str(tmp_path)})
     tables = find_recoverable_tables(options, no_spark)
-    assert [each.table.name for each in tables] == ["orders"]
+    assert [recovered.table.name for recovered in tables] == ["orders"]
 
 
 @pytest.mark.thorough
@@ -196,24 +203,24 @@ def test_tables_of_a_database_are_found_by_name(delta: Warehouse) -> None:
         spark.sql("CREATE TABLE last_state.empty (id BIGINT) USING delta")
         spark.sql("CREATE TABLE last_state.text (id BIGINT) USING parquet")
         spark.sql("CREATE TABLE last_state.`_target_spark_runs` (id BIGINT) USING delta")
-        given = {"path": str(delta.folder), "database": "last_state"}
+        database_options = {"path": str(delta.folder), "database": "last_state"}
         delta.load(schema("a", ID), record("a", id=1), state("named"), database="last_state")
-        found = find_recoverable_tables(settings.load_options(given), lambda: spark)
-        marker = get_job_metadata(["job"], found)
+        tables = find_recoverable_tables(settings.load_options(database_options), lambda: spark)
+        marker = get_job_metadata(["job"], tables)
         assert marker is not None
         assert marker.state == '{"at": "named"}'
-        assert {each.table.name: each.unknown for each in found} == {
+        assert {recovered.table.name: recovered.unknown for recovered in tables} == {
             "a": False,
             "empty": False,
             "foreign": True,
         }
     finally:
         spark.sql("DROP DATABASE last_state CASCADE")
-    named = {"path": str(delta.folder), "database": "last_state"}
-    assert find_recoverable_tables(settings.load_options(named), lambda: spark) == []
-    named["catalog"] = "nowhere"
+    options = {"path": str(delta.folder), "database": "last_state"}
+    assert find_recoverable_tables(settings.load_options(options), lambda: spark) == []
+    options["catalog"] = "nowhere"
     with pytest.raises(TableError, match=r"nowhere\.last_state cannot be listed"):
-        find_recoverable_tables(settings.load_options(named), lambda: spark)
+        find_recoverable_tables(settings.load_options(options), lambda: spark)
 
 
 @pytest.mark.thorough
@@ -226,14 +233,14 @@ def test_database_that_an_iceberg_catalog_does_not_have_has_no_tables(
     spark.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set(f"{catalog}.type", "hadoop")
     spark.conf.set(f"{catalog}.warehouse", str(tmp_path))
-    given = {"format": "iceberg", "catalog": "unused", "database": "not_there"}
-    assert find_recoverable_tables(settings.load_options(given), lambda: spark) == []
+    options = {"format": "iceberg", "catalog": "unused", "database": "not_there"}
+    assert find_recoverable_tables(settings.load_options(options), lambda: spark) == []
     spark.conf.set("spark.sql.catalog.closed", "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set("spark.sql.catalog.closed.type", "rest")
     spark.conf.set("spark.sql.catalog.closed.uri", "http://127.0.0.1:1")
-    given["catalog"] = "closed"
+    options["catalog"] = "closed"
     with pytest.raises(TableError, match=r"closed\.not_there cannot be listed.*Connection refused"):
-        find_recoverable_tables(settings.load_options(given), lambda: spark)
+        find_recoverable_tables(settings.load_options(options), lambda: spark)
 
 
 def test_unexpected_error_shows_no_secret(
@@ -243,8 +250,8 @@ def test_unexpected_error_shows_no_secret(
         raise ValueError("the server said s3cr3t")
 
     monkeypatch.setattr("target_spark.cli.last_state.find_recoverable_tables", broken)
-    given = {"path": "x", "format": "parquet", "spark": {"spark.x.secret": "s3cr3t"}}
-    (tmp_path / "config.json").write_text(json.dumps(given))
+    options = {"path": "x", "format": "parquet", "spark": {"spark.x.secret": "s3cr3t"}}
+    (tmp_path / "config.json").write_text(json.dumps(options))
     code, out, err = run_command(capsys, "last-state", "--config", str(tmp_path / "config.json"))
     assert (code, out) == (1, "")
     assert "the server said ***" in err
@@ -254,19 +261,19 @@ def test_unexpected_error_shows_no_secret(
 # Resumed loads
 
 
-def run_tap(folder: Path, *words: str) -> list[bytes]:
+def run_tap(folder: Path, *arguments: str) -> list[bytes]:
     """Run the sample tap; return its lines of stream weather, and its states."""
     (folder / "tap.json").write_text(json.dumps({"until": "2013-01-03T00:00:00Z"}))
     program = "from tap_flights.tap import TapFlights; TapFlights.cli()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--config", "tap.json", *words],
+    process = subprocess.run(
+        [sys.executable, "-c", program, "--config", "tap.json", *arguments],
         capture_output=True,
         cwd=folder,
         env={"PYTHONPATH": f"{ROOT}:{ROOT}/samples/tap_flights", "PATH": "/nowhere"},
         check=True,
     )
-    kept = (line for line in done.stdout.splitlines(keepends=True) if _is_weather(line))
-    return list(kept)
+    lines = (line for line in process.stdout.splitlines(keepends=True) if _is_weather(line))
+    return list(lines)
 
 
 def _is_weather(line: bytes) -> bool:
@@ -286,37 +293,37 @@ def records(lines: Iterable[bytes]) -> Iterator[str]:
 def test_load_without_a_state_file_resumes_from_its_table(
     warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    everything = run_tap(tmp_path)
-    states = [n for n, line in enumerate(everything) if json.loads(line)["type"] == "STATE"]
+    all_lines = run_tap(tmp_path)
+    states = [n for n, line in enumerate(all_lines) if json.loads(line)["type"] == "STATE"]
     until = states[len(states) // 2]
     config: dict[str, Any] = {"write_mode": "append", "flush_rows": 20, "emit": lambda _state: None}
     loader, spool = warehouse.open(**config)
     decoder = SingerReader()
-    for line in everything[:until]:
+    for line in all_lines[:until]:
         for event in decoder.feed(line):
             loader.process_event(event)
     loader._pipeline.wait()
     loader.close()  # like a crash: spooled rows and emitted states are lost
     spool.close()
-    kept = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
-    assert 0 < sum(kept.values()) < len(list(records(everything)))
+    committed = Counter(f"{origin} {hour}" for origin, hour in weather(warehouse))
+    assert 0 < sum(committed.values()) < len(list(records(all_lines)))
 
-    given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
-    (tmp_path / "config.json").write_text(json.dumps(given))
+    options = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
+    (tmp_path / "config.json").write_text(json.dumps(options))
     code, out, _ = run_command(capsys, "last-state", "--config", str(tmp_path / "config.json"))
     assert code == 0
     (tmp_path / "state.json").write_text(out)
     resumed = run_tap(tmp_path, "--state", "state.json")
     warehouse.load(*map(json.loads, resumed), **config)
-    rows = Counter(f"{origin} {at}" for origin, at in weather(warehouse))
-    sent_again = Counter(records(resumed))
-    assert set(rows) == set(records(everything))  # none is missing
-    assert rows == kept + sent_again  # and no unexpected row was loaded
+    rows = Counter(f"{origin} {hour}" for origin, hour in weather(warehouse))
+    resent = Counter(records(resumed))
+    assert set(rows) == set(records(all_lines))  # none is missing
+    assert rows == committed + resent  # and no unexpected row was loaded
 
 
 def weather(warehouse: Warehouse) -> list[tuple[str, str]]:
-    at = "date_format(time_hour, \"yyyy-MM-dd'T'HH:mm:ss'Z'\")"
-    return [tuple(row) for row in warehouse.read("weather").selectExpr("origin", at).collect()]
+    hour = "date_format(time_hour, \"yyyy-MM-dd'T'HH:mm:ss'Z'\")"
+    return [tuple(row) for row in warehouse.read("weather").selectExpr("origin", hour).collect()]
 
 
 class Counting:
@@ -345,15 +352,15 @@ def test_appended_stream_has_no_duplicates_after_a_resume(
     loader.close()
     spool.close()
     before = sorted(row[0] for row in warehouse.rows("a"))
-    given = {"path": str(warehouse.folder), "format": warehouse.format}
+    options = {"path": str(warehouse.folder), "format": warehouse.format}
     last = get_job_metadata(
-        ["job"], find_recoverable_tables(settings.load_options(given), no_spark)
+        ["job"], find_recoverable_tables(settings.load_options(options), no_spark)
     )
     assert last is not None
-    at = json.loads(last.state or "")["at"]
-    assert before == list(range(1, at + 1))  # a full batch ends at a STATE message
-    assert at >= 40
-    warehouse.load(*Counting(at + 1).messages(), write_mode="append")
+    covered = json.loads(last.state or "")["at"]
+    assert before == list(range(1, covered + 1))  # a full batch ends at a STATE message
+    assert covered >= 40
+    warehouse.load(*Counting(covered + 1).messages(), write_mode="append")
     assert sorted(row[0] for row in warehouse.rows("a")) == list(range(1, 101))
 
 
@@ -365,8 +372,8 @@ def test_state_that_a_later_run_has_not_covered_is_printed_with_a_warning(
     warehouse.load(schema("a", ID, "id"), record("a", id=1), state("first run"))
     warehouse.load(schema("a", ID, "id"), record("a", id=1))
     path = warehouse.folder.parent / "config.json"
-    given = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
-    path.write_text(json.dumps(given))
+    options = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
+    path.write_text(json.dumps(options))
     code, out, err = run_command(capsys, "last-state", "--config", str(path))
     assert (code, out) == (0, '{"at": "first run"}\n')
     assert "resume from the state with which that run began" in err

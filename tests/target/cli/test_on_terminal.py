@@ -42,13 +42,13 @@ ENDS = ("complete after ", "stream ", "files ", "table of files: ", "The start o
 
 def wait_for_phases(session: TerminalSession, pipe: subprocess.Popen[bytes]) -> set[str]:
     """Wait until a pipe ends; return the phases that the last line of the terminal has shown."""
-    shown: set[str] = set()
+    phases: set[str] = set()
     end = time.monotonic() + 3 * PATIENCE
     while pipe.poll() is None:
         assert time.monotonic() < end, session.terminal.lines()
-        shown |= {phase for phase in PHASES if phase in session.terminal.last_line}
+        phases |= {phase for phase in PHASES if phase in session.terminal.last_line}
         time.sleep(0.05)
-    return shown
+    return phases
 
 
 @pytest.mark.spark
@@ -85,24 +85,28 @@ def test_first_pipe_of_the_readme_is_readable_on_a_terminal(
             env=environment(TERM="xterm", COLORFGBG={"light": "0;15", "dark": "15;0"}[background]),
             cwd=tmp_path,
         ) as pipe:
-            shown = wait_for_phases(session, pipe)
+            phases = wait_for_phases(session, pipe)
         assert pipe.returncode == 0, session.terminal.lines()
-    assert shown == set(PHASES)
+    assert phases == set(PHASES)
     assert find_unreadable(session.terminal.styles) == []
     lines = session.terminal.lines()
     logged = [line for line in lines if re.match(STAMP, line)]
     assert logged
     assert not any(re.search(f".{STAMP}", line) for line in lines)
-    rest = [line for line in lines if line not in logged and not line.startswith(ENDS)]
-    told = [line for line in rest if line.startswith(("job ", "to print a table", "to show a"))]
-    assert [line for line in rest if line not in told and "incubator modules" not in line] == []
+    other_lines = [line for line in lines if line not in logged and not line.startswith(ENDS)]
+    summary = [
+        line for line in other_lines if line.startswith(("job ", "to print a table", "to show a"))
+    ]
+    assert [
+        line for line in other_lines if line not in summary and "incubator modules" not in line
+    ] == []
     assert not any("METRIC" in line or "REPORT" in line for line in lines)
-    read = shlex.split(told[-1].partition(": ")[2])
+    read = shlex.split(summary[-1].partition(": ")[2])
     if table_format == "iceberg":
         assert read == ["target-spark", "show", "files", "--config", "target.json"]
         read = [*COMMAND, *read[1:]]
-    done = subprocess.run(
+    process = subprocess.run(
         read, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert "changed_at" in done.stdout
+    assert process.returncode == 0, process.stderr
+    assert "changed_at" in process.stdout

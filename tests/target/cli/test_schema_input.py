@@ -19,11 +19,11 @@ NUMBERS = {"id": {"type": "integer"}, "n": {"type": ["null", "integer"]}}
 TEXTS = {"id": {"type": "integer"}, "n": {"type": ["null", "integer", "string"]}}
 
 
-def described(properties: dict[str, Any], *keys: str) -> SchemaEvent:
+def schema_event(properties: dict[str, Any], *keys: str) -> SchemaEvent:
     return SchemaEvent(StreamId("a"), {"type": "object", "properties": properties}, keys)
 
 
-def described_in(text: str, stream: str) -> SchemaEvent:
+def select_from_text(text: str, stream: str) -> SchemaEvent:
     return select_one(parse_schemas(text), stream)
 
 
@@ -36,11 +36,11 @@ def test_schema_is_read_from_a_catalog_or_messages() -> None:
         {"streams": [{"stream": "b"}, {**entry, "key_properties": ["id"]}]},
         {"streams": [{**entry, "metadata": [inner, root]}]},
     ):
-        assert described_in(json.dumps(catalog, indent=2), "a") == described(NUMBERS, "id")
-    assert described_in(json.dumps({"streams": [entry]}), "a") == described(NUMBERS)
+        assert select_from_text(json.dumps(catalog, indent=2), "a") == schema_event(NUMBERS, "id")
+    assert select_from_text(json.dumps({"streams": [entry]}), "a") == schema_event(NUMBERS)
     messages = [schema("a", NUMBERS), record("a", id=1), schema("b", NUMBERS), schema("a", TEXTS)]
     text = "\n".join(map(json.dumps, messages))
-    assert described_in(text, "a") == described(TEXTS)
+    assert select_from_text(text, "a") == schema_event(TEXTS)
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
@@ -48,7 +48,7 @@ def test_a_message_may_contain_the_line_separators_of_unicode(separator: str) ->
     properties = {"id": {"type": "integer", "description": f"a{separator}b"}}
     messages = [schema("a", properties), record("a", id=1)]
     text = "\r\n".join(json.dumps(message, ensure_ascii=False) for message in messages)
-    assert described_in(text, "a") == described(properties)
+    assert select_from_text(text, "a") == schema_event(properties)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_message_may_contain_the_line_separators_of_unicode(separator: str) ->
 )
 def test_text_without_a_schema_of_the_stream_is_rejected(text: str) -> None:
     with pytest.raises(UnsupportedError, match="schema"):
-        described_in(text, "a")
+        select_from_text(text, "a")
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_text_without_a_schema_of_the_stream_is_rejected(text: str) -> None:
 )
 def test_value_of_the_wrong_type_is_an_error(document: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError, match="schema file is not valid"):
-        described_in(json.dumps(document), "a")
+        select_from_text(json.dumps(document), "a")
 
 
 def test_misspelt_stream_is_suggested() -> None:
     with pytest.raises(UnsupportedError, match=r"Did you mean 'orders'\?"):
-        described_in(json.dumps(schema("orders", NUMBERS)), "order")
+        select_from_text(json.dumps(schema("orders", NUMBERS)), "order")
 
 
 def run_replay(
-    folder: Path, capsys: pytest.CaptureFixture[str], *words: str, **config: Any
+    folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str, **config: Any
 ) -> tuple[int, str]:
     """Run ``target-spark replay a`` with input that fails before Spark starts."""
-    given = {"path": str(folder / "tables"), "format": "parquet", **config}
-    (folder / "config.json").write_text(json.dumps(given))
-    line = ["replay", "a", "--config", str(folder / "config.json"), *words]
+    options = {"path": str(folder / "tables"), "format": "parquet", **config}
+    (folder / "config.json").write_text(json.dumps(options))
+    line = ["replay", "a", "--config", str(folder / "config.json"), *arguments]
     code = TargetSpark.cli.main(line, standalone_mode=False)
     captured = capsys.readouterr()
     assert captured.out == ""

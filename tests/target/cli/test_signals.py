@@ -41,8 +41,8 @@ GONE_SECONDS = 60
 def wait_for_no_processes(folder: Path) -> None:
     """Wait until no process of a run is left; the end of a killed JVM may take a moment."""
     end = time.monotonic() + GONE_SECONDS
-    while left := left_behind(folder):
-        assert time.monotonic() < end, left
+    while processes := left_behind(folder):
+        assert time.monotonic() < end, processes
         time.sleep(0.05)
 
 
@@ -50,8 +50,8 @@ def get_jvm(folder: Path) -> int | None:
     """Return the process id of the JVM that the job's lock file names."""
     for lease in (folder / "tables" / "_target_spark").glob("*.lease"):
         with suppress(ValueError):
-            found = json.loads(lease.read_bytes())
-            return found.get("jvm")
+            lock = json.loads(lease.read_bytes())
+            return lock.get("jvm")
     return None
 
 
@@ -134,11 +134,11 @@ def test_second_signal_ends_the_jvm(tmp_path: Path) -> None:
 
 
 def test_interrupted_overwrite_leaves_the_old_table(spark: SparkSession, tmp_path: Path) -> None:
-    whole = b"".join([schema(), record(1), record(2), state({"x": 1})])
-    (tmp_path / "whole").write_bytes(whole)
-    given = ["--config", str(config(tmp_path, write_mode="overwrite"))]
+    complete_input = b"".join([schema(), record(1), record(2), state({"x": 1})])
+    (tmp_path / "whole").write_bytes(complete_input)
+    arguments = ["--config", str(config(tmp_path, write_mode="overwrite"))]
     subprocess.run(
-        [*COMMAND, *given, "--input", "whole"], env=environment(), cwd=tmp_path, check=True
+        [*COMMAND, *arguments, "--input", "whole"], env=environment(), cwd=tmp_path, check=True
     )
     assert ids(spark, tmp_path) == [1, 2]
 
@@ -178,8 +178,10 @@ def test_control_c_in_a_pipe_ends_the_tap_and_commits_received_rows(
     """The terminal sends SIGINT to all processes of the pipe."""
     (tmp_path / "tap.py").write_text(TAP)
     path = config(tmp_path, flush_rows=100)
-    words = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(path)])
-    line = f"trap : INT; '{sys.executable}' tap.py | (trap : INT; {words} > states; echo $? > code)"
+    command = " ".join(f"'{word}'" for word in [*COMMAND, "--config", str(path)])
+    line = (
+        f"trap : INT; '{sys.executable}' tap.py | (trap : INT; {command} > states; echo $? > code)"
+    )
     with subprocess.Popen(
         ["sh", "-c", line],
         cwd=tmp_path,
@@ -253,9 +255,9 @@ def test_slow_reader_receives_every_state_and_no_row_is_lost(
         process.stdin.close()
         assert process.stdout.read(1) == b"["
         time.sleep(2)
-        rest = b"[" + process.stdout.read()
+        output = b"[" + process.stdout.read()
         assert process.wait(PATIENCE) == 0
-    states = [json.loads(line)[0] for line in rest.splitlines()]
+    states = [json.loads(line)[0] for line in output.splitlines()]
     assert states == sorted(set(states))
     assert states[-1] == 50
     assert ids(spark, tmp_path) == [*range(1, 51)]

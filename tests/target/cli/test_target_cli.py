@@ -48,25 +48,25 @@ def schema(stream: str = "a", *keys: str) -> bytes:
     return line({**SCHEMA, "stream": stream, "key_properties": list(keys)})
 
 
-def environment(**more: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("TARGET_")}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "once", **more}
+def environment(**variables: str) -> dict[str, str]:
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("TARGET_")}
+    return {**inherited, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "once", **variables}
 
 
-def config(tmp_path: Path, **more: Any) -> Path:
+def config(tmp_path: Path, **overrides: Any) -> Path:
     path = tmp_path / "config.json"
-    given = {"path": str(tmp_path / "tables"), "small_runs": True, **more}
-    path.write_text(json.dumps({"master": "local[1]", **given}))
+    settings = {"path": str(tmp_path / "tables"), "small_runs": True, **overrides}
+    path.write_text(json.dumps({"master": "local[1]", **settings}))
     return path
 
 
 def run(
-    tmp_path: Path, data: bytes, *args: str, env: Mapping[str, str] | None = None, **more: Any
+    tmp_path: Path, data: bytes, *args: str, env: Mapping[str, str] | None = None, **overrides: Any
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the target to its end; check its report against the tables if the load is complete."""
-    flags = args or ("--config", str(config(tmp_path, **more)))
-    with checked_counts(Path(more.get("path") or tmp_path / "tables")) as ended:
-        done = subprocess.run(
+    flags = args or ("--config", str(config(tmp_path, **overrides)))
+    with checked_counts(Path(overrides.get("path") or tmp_path / "tables")) as ended:
+        process = subprocess.run(
             [*COMMAND, *flags],
             input=data,
             capture_output=True,
@@ -75,8 +75,8 @@ def run(
             timeout=PATIENCE,
             check=False,
         )
-        ended.code, ended.errors = done.returncode, done.stderr.decode()
-    return done
+        ended.code, ended.errors = process.returncode, process.stderr.decode()
+    return process
 
 
 class Running:
@@ -123,23 +123,23 @@ class Running:
 
 @contextmanager
 def running(
-    tmp_path: Path, *, heard: bool = True, variables: Mapping[str, str] = {}, **more: Any
+    tmp_path: Path, *, is_read: bool = True, variables: Mapping[str, str] = {}, **overrides: Any
 ) -> Iterator[Running]:
-    """Yield a running target; with ``heard=False`` the reader of its output is closed.
+    """Yield a running target; with ``is_read=False`` the reader of its output is closed.
 
-    ``variables`` are added to its environment, and ``more`` to its settings.
+    ``variables`` are added to its environment, and ``overrides`` to its settings.
     """
-    reader, nobody = os.pipe()
+    reader, unread = os.pipe()
     os.close(reader)
     with subprocess.Popen(
-        [*COMMAND, "--config", str(config(tmp_path, **more))],
+        [*COMMAND, "--config", str(config(tmp_path, **overrides))],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE if heard else nobody,
+        stdout=subprocess.PIPE if is_read else unread,
         stderr=subprocess.PIPE,
         env=environment(**variables),
         cwd=tmp_path,
     ) as process:
-        os.close(nobody)
+        os.close(unread)
         target = Running(process)
         try:
             yield target
@@ -171,10 +171,10 @@ def test_about_lists_every_setting_without_loading_spark() -> None:
         "TargetSpark.cli.main(['--about', '--format=json'], standalone_mode=False)\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('pyspark', 'py4j')])"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, env=environment(), check=True
     )
-    about, _, loaded = done.stdout.decode().rstrip().rpartition("\n")
+    about, _, loaded = process.stdout.decode().rstrip().rpartition("\n")
     assert loaded == "[]"
     settings = json.loads(about)["settings"]["properties"]
     assert {"path", "format", "write_mode", "flush_rows", "spark", "job"} <= settings.keys()
@@ -200,10 +200,10 @@ def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
             }
         )
     )
-    done = run(tmp_path, b"", "--config", str(path))
-    assert done.returncode == 1
-    assert done.stdout == b""
-    errors = done.stderr.decode()
+    process = run(tmp_path, b"", "--config", str(path))
+    assert process.returncode == 1
+    assert process.stdout == b""
+    errors = process.stderr.decode()
     for word in (
         "'path'",
         "parquet cannot replace",
@@ -216,9 +216,9 @@ def test_all_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_stream_of_the_settings_is_not_called_absent_after_an_error(tmp_path: Path) -> None:
-    done = run(tmp_path, schema("a"), streams={"a": {"sort_by": ["idd"]}})
-    errors = done.stderr.decode()
-    assert done.returncode == 1
+    process = run(tmp_path, schema("a"), streams={"a": {"sort_by": ["idd"]}})
+    errors = process.stderr.decode()
+    assert process.returncode == 1
     assert "streams.a.sort_by: the stream has no property 'idd'" in errors
     assert "not in the input" not in errors
 
@@ -227,8 +227,8 @@ def test_settings_are_read_from_the_environment_and_input_from_a_file(tmp_path: 
     messages = tmp_path / "messages.jsonl"
     messages.write_bytes(schema() + state({"x": 1}))
     env = environment(TARGET_SPARK_PATH=str(tmp_path / "tables"), TARGET_SPARK_FORMAT="parquet")
-    done = run(tmp_path, b"", "--config", "ENV", "--input", str(messages), env=env)
-    assert (done.returncode, done.stdout) == (0, b'{"x": 1}\n')
+    process = run(tmp_path, b"", "--config", "ENV", "--input", str(messages), env=env)
+    assert (process.returncode, process.stdout) == (0, b'{"x": 1}\n')
 
 
 def without_java() -> dict[str, str]:
@@ -238,9 +238,9 @@ def without_java() -> dict[str, str]:
 
 
 def test_input_without_rows_needs_no_java(tmp_path: Path) -> None:
-    done = run(tmp_path, schema() + state(1) + schema() + state([2.50]), env=without_java())
-    assert (done.returncode, done.stdout) == (0, b"[2.5]\n")
-    assert read_report(done.stderr)["complete"] is True
+    process = run(tmp_path, schema() + state(1) + schema() + state([2.50]), env=without_java())
+    assert (process.returncode, process.stdout) == (0, b"[2.5]\n")
+    assert read_report(process.stderr)["complete"] is True
     assert not (tmp_path / "tables").exists()
 
 
@@ -265,13 +265,13 @@ def test_missing_java_is_an_error_before_the_input_ends(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = run(tmp_path, schema() + record(1), path=str(tmp_path / "file" / "tables"))
-    assert done.returncode == 1
-    assert b"cannot be written" in done.stderr
-    assert b"Traceback" not in done.stderr
-    done = run(tmp_path, schema(), staging=str(tmp_path / "file" / "staging"))
-    assert done.returncode == 1
-    assert b"Set staging to a folder" in done.stderr
+    process = run(tmp_path, schema() + record(1), path=str(tmp_path / "file" / "tables"))
+    assert process.returncode == 1
+    assert b"cannot be written" in process.stderr
+    assert b"Traceback" not in process.stderr
+    process = run(tmp_path, schema(), staging=str(tmp_path / "file" / "staging"))
+    assert process.returncode == 1
+    assert b"Set staging to a folder" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -296,25 +296,29 @@ def test_signal_ends_a_command_by_this_signal(tmp_path: Path, number: signal.Sig
 
 def test_empty_input_is_complete_with_a_warning_about_the_tap(tmp_path: Path) -> None:
     for blank in (b"", b"\n \r\n"):
-        done = run(tmp_path, blank)
-        assert done.returncode == 0
-        assert b"The input was empty. If a tap was to write it, the tap has failed" in done.stderr
+        process = run(tmp_path, blank)
+        assert process.returncode == 0
+        assert (
+            b"The input was empty. If a tap was to write it, the tap has failed" in process.stderr
+        )
     assert b"The input was empty" not in run(tmp_path, b"\n{\n").stderr
 
 
-@pytest.mark.parametrize("torn", [b'{"type":"STATE","val', b"not json\n" + state(2)])
-def test_invalid_line_is_an_error_after_the_states_before_it(tmp_path: Path, torn: bytes) -> None:
-    done = run(tmp_path, schema() + state(1) + torn)
-    assert (done.returncode, done.stdout) == (1, b"1\n")
-    assert b"Line 3 is not a Singer message" in done.stderr
+@pytest.mark.parametrize("truncated", [b'{"type":"STATE","val', b"not json\n" + state(2)])
+def test_invalid_line_is_an_error_after_the_states_before_it(
+    tmp_path: Path, truncated: bytes
+) -> None:
+    process = run(tmp_path, schema() + state(1) + truncated)
+    assert (process.returncode, process.stdout) == (1, b"1\n")
+    assert b"Line 3 is not a Singer message" in process.stderr
     advice = b"a tap writes messages to standard output, and logs to standard error"
-    assert (advice in done.stderr) == torn.startswith(b"not json")
-    assert b"Traceback" not in done.stderr
-    assert "Line 3" in read_report(done.stderr)["outcome"]
+    assert (advice in process.stderr) == truncated.startswith(b"not json")
+    assert b"Traceback" not in process.stderr
+    assert "Line 3" in read_report(process.stderr)["outcome"]
 
 
 def test_closed_standard_output_is_an_error(tmp_path: Path) -> None:
-    with running(tmp_path, heard=False) as target:
+    with running(tmp_path, is_read=False) as target:
         target.send(schema(), state(1))
         target.stdin.close()
         assert target.end() == 1
@@ -351,10 +355,10 @@ def test_second_signal_ends_a_blocked_process(tmp_path: Path) -> None:
 
 
 def test_incomplete_overwrite_without_rows_is_an_error(tmp_path: Path) -> None:
-    done = run(tmp_path, schema(), env=without_java(), write_mode="overwrite")
-    assert done.returncode == 1
-    assert b"tables of a were not overwritten" in done.stderr
-    assert read_report(done.stderr)["complete"] is False
+    process = run(tmp_path, schema(), env=without_java(), write_mode="overwrite")
+    assert process.returncode == 1
+    assert b"tables of a were not overwritten" in process.stderr
+    assert read_report(process.stderr)["complete"] is False
 
 
 @pytest.mark.thorough
@@ -365,16 +369,16 @@ def test_large_states_that_repeat_cost_little_cpu(tmp_path: Path) -> None:
 
     def cost(count: int) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        done = run(tmp_path, schema() + text * count)
-        assert done.returncode == 0
-        assert set(done.stdout.splitlines()) == {json.dumps(document).encode()}
+        process = run(tmp_path, schema() + text * count)
+        assert process.returncode == 0
+        assert set(process.stdout.splitlines()) == {json.dumps(document).encode()}
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
-    one, many = cost(1), cost(200)
+    one_state, many_states = cost(1), cost(200)
     parsing = time.process_time()
     for _ in range(200):
         json.loads(text)
-    assert many < 3 * one + 5 * (time.process_time() - parsing)
+    assert many_states < 3 * one_state + 5 * (time.process_time() - parsing)
 
 
 # With Spark
@@ -412,9 +416,9 @@ def test_rows_before_a_truncated_line_are_committed_with_their_state(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     data = schema() + record(1) + state(1) + record(2) + record(3)
-    done = run(tmp_path, data[:-7])
-    assert (done.returncode, done.stdout) == (1, b"1\n")
-    assert b"The input ended within a message. Line 5" in done.stderr
+    process = run(tmp_path, data[:-7])
+    assert (process.returncode, process.stdout) == (1, b"1\n")
+    assert b"The input ended within a message. Line 5" in process.stderr
     assert ids(spark, tmp_path) == [1, 2]
 
 
@@ -423,7 +427,7 @@ def test_rows_before_a_truncated_line_are_committed_with_their_state(
 def test_closed_standard_output_is_an_error_after_the_commit(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with running(tmp_path, heard=False, flush_rows=1) as target:
+    with running(tmp_path, is_read=False, flush_rows=1) as target:
         target.send(schema(), record(1), state(1))
         assert target.end() == 1  # though the input is still open
         assert b"process that reads the states may have ended" in target.errors
@@ -436,13 +440,15 @@ def test_closed_standard_output_is_an_error_after_the_commit(
 def test_quarantined_rows_are_reported_without_a_java_stack_trace(
     tmp_path: Path, table_format: str
 ) -> None:
-    odd = line({"type": "RECORD", "stream": "a", "record": {"id": 2, "name": 1e300, "n": "x"}})
+    bad_record = line(
+        {"type": "RECORD", "stream": "a", "record": {"id": 2, "name": 1e300, "n": "x"}}
+    )
     keyed = {"id": {"type": "integer"}, "n": {"type": ["integer", "null"]}}
-    described = line({**SCHEMA, "schema": {"properties": keyed}, "key_properties": ["id"]})
-    for data in (described + record(1), described + record(1) + odd):
-        done = run(tmp_path, data, format=table_format, write_mode="upsert")
-        assert done.returncode == 0
-    errors = done.stderr.decode()
+    schema_line = line({**SCHEMA, "schema": {"properties": keyed}, "key_properties": ["id"]})
+    for data in (schema_line + record(1), schema_line + record(1) + bad_record):
+        process = run(tmp_path, data, format=table_format, write_mode="upsert")
+        assert process.returncode == 0
+    errors = process.stderr.decode()
     assert "n: not an integer of 64 bits" in errors
     assert "\n\tat " not in errors
 
@@ -452,8 +458,8 @@ def test_quarantined_rows_are_reported_without_a_java_stack_trace(
 def test_target_process_uses_at_most_150_megabytes(tmp_path: Path) -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("the peak of a process's memory is read from /proc")
-    described = {"properties": {"id": {"type": "integer"}, "x": {"type": "string"}}}
-    head = line({"type": "SCHEMA", "stream": "a", "schema": described})
+    json_schema = {"properties": {"id": {"type": "integer"}, "x": {"type": "string"}}}
+    head = line({"type": "SCHEMA", "stream": "a", "schema": json_schema})
     wide = line({"type": "RECORD", "stream": "a", "record": {"id": 1, "x": "y" * 1000}})
     long = line({"type": "RECORD", "stream": "a", "record": {"id": 2, "x": "z" * 15_000_000}})
     with running(tmp_path, format="parquet", flush_bytes=40_000_000) as target:
@@ -484,20 +490,20 @@ def test_large_rows_take_no_more_than_600_megabytes(
     """SEC13: row groups are bounded from the first row on, and large rows go in small batches."""
     if not Path("/proc/self/status").exists():
         pytest.skip("the peak of a process's memory is read from /proc")
-    described = {"properties": {"id": {"type": "integer"}, "x": {"type": "string"}}}
-    head = line({"type": "SCHEMA", "stream": "a", "schema": described})
-    held: list[int] = []
+    json_schema = {"properties": {"id": {"type": "integer"}, "x": {"type": "string"}}}
+    head = line({"type": "SCHEMA", "stream": "a", "schema": json_schema})
+    peaks: list[int] = []
     for size in (1, length):
         folder = tmp_path / str(size)
         folder.mkdir()
-        how: dict[str, Any] = {"master": "local[2]", "format": "delta", "small_runs": False}
-        with running(folder, **how) as target, PeakMemory(target.process.pid) as memory:
+        options: dict[str, Any] = {"master": "local[2]", "format": "delta", "small_runs": False}
+        with running(folder, **options) as target, PeakMemory(target.process.pid) as memory:
             wide = {"type": "RECORD", "stream": "a", "record": {"id": 1, "x": "y" * size}}
             target.send(head, *[line(wide)] * count, state(1))
             target.stdin.close()
             assert target.end() == 0, target.errors.decode()
-        held.append(memory.jvm)
-    assert held[0] < held[1] < held[0] + 600 * 1024 * 1024
+        peaks.append(memory.jvm)
+    assert peaks[0] < peaks[1] < peaks[0] + 600 * 1024 * 1024
 
 
 @pytest.mark.thorough
@@ -505,6 +511,6 @@ def test_large_rows_take_no_more_than_600_megabytes(
 def test_paths_may_have_any_characters_in_the_locale_c(tmp_path: Path) -> None:
     """Python uses UTF-8 for paths then. Java does so only in a locale with UTF-8."""
     env = {**environment(), "LC_ALL": "C"}
-    done = run(tmp_path, schema("s_😀") + record(1, "s_😀") + state(1), env=env)
-    assert (done.returncode, done.stdout) == (0, b"1\n"), done.stderr.decode()
+    process = run(tmp_path, schema("s_😀") + record(1, "s_😀") + state(1), env=env)
+    assert (process.returncode, process.stdout) == (0, b"1\n"), process.stderr.decode()
     assert list((tmp_path / "tables").glob("*😀*"))
