@@ -24,10 +24,10 @@ _HOST = ("--host", "127.0.0.1")
 
 def column(name: str, kind: DataType, *, key: bool = False, digits: Any = None) -> Any:
     """Return a column for a request."""
-    made = proto_messages.Column(name=name, type=int(kind), primary_key=key)
+    result = proto_messages.Column(name=name, type=int(kind), primary_key=key)
     if digits:
-        made.params.decimal.precision, made.params.decimal.scale = digits
-    return made
+        result.params.decimal.precision, result.params.decimal.scale = digits
+    return result
 
 
 def table(name: str, *columns: Any) -> Any:
@@ -43,13 +43,13 @@ class Destination:
         home: Path,
         configuration: Mapping[str, str],
         operator: Mapping[str, str] | None = None,
-        words: Sequence[str] = (),
+        arguments: Sequence[str] = (),
     ) -> None:
-        """Start the program; ``operator`` has environment variables, ``words`` more arguments."""
+        """Start the program; ``operator`` has environment variables, ``arguments`` is appended."""
         self.home = home
         ours = {"TARGET_SPARK_MASTER": "local[2]", "TARGET_SPARK_SMALL_RUNS": "true"}
         self.operator = {**ours, **(operator or {})}
-        self.words = words
+        self.arguments = arguments
         self.configuration = dict(configuration)
         self.log_lines: list[str] = []
         self._files = 0
@@ -61,7 +61,7 @@ class Destination:
     def _start(self) -> None:
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "target_spark", "--port", "0", *_HOST, *self.words],
+                [sys.executable, "-m", "target_spark", "--port", "0", *_HOST, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -131,14 +131,14 @@ class Destination:
         compression: Compression = Compression.ZSTD,
     ) -> dict[str, bytes]:
         """Write a batch file for each set of rows; return the paths with their keys."""
-        made = {}
+        keys = {}
         folder = Path(tempfile.mkdtemp(dir=self.home))
-        for each in rows:
+        for file_rows in rows:
             self._files += 1
             path, key = folder / f"{self._files}.csv.zst.aes", batch_files.new_key()
-            batch_files.write(path, columns, each, key=key, compression=compression)
-            made[str(path)] = key
-        return made
+            batch_files.write(path, columns, file_rows, key=key, compression=compression)
+            keys[str(path)] = key
+        return keys
 
     def batch(
         self,

@@ -28,14 +28,14 @@ Rows = Iterable[Sequence[Cell]]
 
 def shape(**columns: Any) -> FivetranSchema:
     """Return the schema of columns name=type; an asterisk before the type marks a key."""
-    made = []
+    created = []
     for name, column_type in columns.items():
         type_, *digits = column_type if isinstance(column_type, tuple) else (column_type,)
         is_key = type_.startswith("*")
         decimal = (digits[0], digits[1]) if digits else None
-        made.append(DestinationColumn(name, DataType[type_.lstrip("*")], is_key, decimal))
-    names = sanitize_names([column.name for column in made], RESERVED["iceberg"])
-    return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in made))
+        created.append(DestinationColumn(name, DataType[type_.lstrip("*")], is_key, decimal))
+    names = sanitize_names([column.name for column in created], RESERVED["iceberg"])
+    return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in created))
 
 
 class DestinationTables:
@@ -53,30 +53,32 @@ class DestinationTables:
         batch_files.write(path, columns, rows, key=key)
         return RequestFile(str(path), kind, key)
 
-    def make(self, name: str, made: FivetranSchema) -> None:
-        self.tables.create(StreamId(name, "s"), made)
+    def make(self, name: str, fivetran_schema: FivetranSchema) -> None:
+        self.tables.create(StreamId(name, "s"), fivetran_schema)
 
     def write(
         self,
         name: str,
-        made: FivetranSchema,
+        fivetran_schema: FivetranSchema,
         *files: RequestFile,
-        way: Callable[
+        write_with: Callable[
             [TableService, StreamId, FivetranSchema, BatchRequest], BatchResult
         ] = write_batch,
     ) -> BatchResult:
-        return way(self.tables, StreamId(name, "s"), made, BatchRequest(files, PARAMS))
+        return write_with(
+            self.tables, StreamId(name, "s"), fivetran_schema, BatchRequest(files, PARAMS)
+        )
 
     def ref(self, name: str) -> str:
-        found = self.tables.describe(StreamId(name, "s"))
-        assert found is not None
-        return found.ref
+        existing = self.tables.describe(StreamId(name, "s"))
+        assert existing is not None
+        return existing.ref
 
     def rows(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
         """Return the rows of a table, ordered by its columns."""
         table = self.tables.spark.table(self.ref(name))
-        wanted = table.select(*map(quote, columns)) if columns else table
-        return [tuple(row) for row in wanted.orderBy(*wanted.columns).collect()]
+        selected = table.select(*map(quote, columns)) if columns else table
+        return [tuple(row) for row in selected.orderBy(*selected.columns).collect()]
 
     def commits(self, name: str) -> int:
         """Return the number of commits of a table."""

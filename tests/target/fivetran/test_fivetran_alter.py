@@ -37,8 +37,8 @@ def alter(tables: TableService, *columns: tuple[Any, ...], drops: bool = False) 
     return tables.alter(StreamId("t", "s"), shape(*columns), drops=drops)
 
 
-def make(tables: TableService, made: FivetranSchema, *rows: str) -> None:
-    tables.create(StreamId("t", "s"), made)
+def make(tables: TableService, fivetran_schema: FivetranSchema, *rows: str) -> None:
+    tables.create(StreamId("t", "s"), fivetran_schema)
     if rows:
         fill(tables, *rows)
 
@@ -46,10 +46,10 @@ def make(tables: TableService, made: FivetranSchema, *rows: str) -> None:
 def commits(tables: TableService) -> int:
     """Return the number of changes to the table, including those of its metadata."""
     ref = get_existing(tables).ref
-    words = f"DESCRIBE HISTORY {ref}"
+    query = f"DESCRIBE HISTORY {ref}"
     if tables.format == "iceberg":
-        words = f"SELECT * FROM {ref}.metadata_log_entries"  # noqa: S608
-    return len(tables.spark.sql(words).collect())
+        query = f"SELECT * FROM {ref}.metadata_log_entries"  # noqa: S608
+    return len(tables.spark.sql(query).collect())
 
 
 def names(tables: TableService) -> list[str]:
@@ -62,7 +62,7 @@ def names(tables: TableService) -> list[str]:
 def test_columns_are_added_and_types_widened_in_place(tables: TableService) -> None:
     """F33: AlterTable adds columns, also of types that need a table feature."""
     make(tables, PEOPLE, "(1, 'a', date'1582-10-10')")
-    asked: list[tuple[Any, ...]] = [
+    requested: list[tuple[Any, ...]] = [
         ("id", DataType.LONG, True),
         ("name", DataType.JSON),
         ("at", DataType.NAIVE_DATETIME),
@@ -71,19 +71,19 @@ def test_columns_are_added_and_types_widened_in_place(tables: TableService) -> N
         ("small", DataType.SHORT),
         ("price", DataType.DECIMAL, False, (5, 2)),
     ]
-    assert len(alter(tables, *asked)) == 7
-    assert get_existing(tables).fivetran_schema == shape(*asked)
+    assert len(alter(tables, *requested)) == 7
+    assert get_existing(tables).fivetran_schema == shape(*requested)
     assert content(tables) == [(1, "a", datetime(1582, 10, 10), None, None, None, None)]  # noqa: DTZ001
     before = commits(tables)
-    assert alter(tables, *asked) == []
+    assert alter(tables, *requested) == []
     assert commits(tables) == before
     fill(
         tables,
         "(2147483648L, '{}', timestamp_ntz'2024-01-01 00:00:00', NULL, '10:15', 5S, 999.99)",
     )
-    asked = [("id", DataType.LONG, True), ("price", DataType.DECIMAL, False, (12, 4))]
-    asked += [("small", DataType.DOUBLE), ("time", DataType.STRING), ("name", DataType.STRING)]
-    alter(tables, *asked)
+    requested = [("id", DataType.LONG, True), ("price", DataType.DECIMAL, False, (12, 4))]
+    requested += [("small", DataType.DOUBLE), ("time", DataType.STRING), ("name", DataType.STRING)]
+    alter(tables, *requested)
     assert get_existing(tables).fivetran_schema.by_name["price"].decimal == (12, 4)
     assert content(tables)[1][3:] == (None, "10:15", 5.0, Decimal("999.9900"))
 
@@ -156,8 +156,10 @@ def test_every_type_converts_to_text_and_back(tables: TableService) -> None:
 
 def test_lossy_type_change_is_an_error_and_changes_nothing(tables: TableService) -> None:
     """F33: a type that does not take every value is a Task that names the column, not the value."""
-    made = shape(("id", DataType.LONG, True), ("code", DataType.STRING), ("n", DataType.DOUBLE))
-    make(tables, made, "(9007199254740993L, '4711x', 0.5D)", "(2L, NULL, 2D)")
+    fivetran_schema = shape(
+        ("id", DataType.LONG, True), ("code", DataType.STRING), ("n", DataType.DOUBLE)
+    )
+    make(tables, fivetran_schema, "(9007199254740993L, '4711x', 0.5D)", "(2L, NULL, 2D)")
     before = content(tables), commits(tables)
     columns = [("id", DataType.DOUBLE, True), ("code", DataType.INT), ("n", DataType.SHORT)]
     with pytest.raises(TableError, match=r"id to DOUBLE .1 of.*code to INT.*n to SHORT") as caught:
@@ -165,7 +167,7 @@ def test_lossy_type_change_is_an_error_and_changes_nothing(tables: TableService)
     assert "4711" not in str(caught.value)
     assert (content(tables), commits(tables), get_existing(tables).fivetran_schema) == (
         *before,
-        made,
+        fivetran_schema,
     )
 
 
@@ -196,8 +198,8 @@ def test_columns_are_dropped_only_if_requested(tables: TableService) -> None:
     make(tables, PEOPLE, "(1, 'a', date'2024-01-01')")
     assert alter(tables, ("id", DataType.INT, True)) == []
     assert names(tables) == ["id", "name", "at"]
-    done = alter(tables, ("at", DataType.STRING), ("new", DataType.INT), drops=True)
-    assert done[-3:] == [
+    changes = alter(tables, ("at", DataType.STRING), ("new", DataType.INT), drops=True)
+    assert changes[-3:] == [
         "column id is dropped",
         "column name is dropped",
         "the key is none, it was id",
@@ -225,7 +227,7 @@ def test_keys_are_added_and_removed(tables: TableService) -> None:
 
 
 @pytest.mark.parametrize(
-    "columns,words",
+    "columns,message",
     [
         ([("id", DataType.INT), ("name", DataType.STRING, True)], "be name: several rows"),
         pytest.param(
@@ -241,11 +243,11 @@ def test_keys_are_added_and_removed(tables: TableService) -> None:
     ],
 )
 def test_key_that_is_not_unique_is_rejected(
-    tables: TableService, columns: list[tuple[Any, ...]], words: str
+    tables: TableService, columns: list[tuple[Any, ...]], message: str
 ) -> None:
     """F33: several rows with one key, or with none, are a Task, and the table is unchanged."""
     make(tables, PEOPLE, "(1, 'a', NULL)", "(2, 'a', NULL)")
-    with pytest.raises(TableError, match=words):
+    with pytest.raises(TableError, match=message):
         alter(tables, *columns)
     assert get_existing(tables).fivetran_schema == PEOPLE
 
@@ -255,7 +257,7 @@ def test_key_that_is_not_unique_is_rejected(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "table_format,asked",
+    "table_format,options",
     [
         ("delta", StreamOptions(cluster_by=("id",))),
         ("delta", StreamOptions(partition_by=(PartitionField("at"),))),
@@ -267,16 +269,16 @@ def test_key_that_is_not_unique_is_rejected(
     ],
 )
 def test_rewritten_table_keeps_its_layout(
-    spark: SparkSession, tmp_path: Path, table_format: str, asked: StreamOptions
+    spark: SparkSession, tmp_path: Path, table_format: str, options: StreamOptions
 ) -> None:
-    tables = TableService(spark, LoadOptions(str(tmp_path), format=table_format, every=asked))
+    tables = TableService(spark, LoadOptions(str(tmp_path), format=table_format, every=options))
     make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
 
     def table_schema() -> str:
         ref = get_existing(tables).ref
         if table_format == "iceberg":
-            words = str(spark.sql(f"SHOW CREATE TABLE {ref}").first()).partition("PARTITIONED")[2]
-            return words.partition("LOCATION")[0] + str("sort-order" in words)
+            ddl = str(spark.sql(f"SHOW CREATE TABLE {ref}").first()).partition("PARTITIONED")[2]
+            return ddl.partition("LOCATION")[0] + str("sort-order" in ddl)
         (detail,) = spark.sql(f"DESCRIBE DETAIL {ref}").collect()
         return f"{detail.partitionColumns} {detail.clusteringColumns}"
 
@@ -312,8 +314,8 @@ def test_table_with_widened_types_can_be_rewritten(tables: TableService) -> None
 def test_type_of_a_partition_source_column_cannot_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    asked = StreamOptions(partition_by=(PartitionField("at", "month"),))
-    tables = TableService(spark, LoadOptions(str(tmp_path), every=asked))
+    options = StreamOptions(partition_by=(PartitionField("at", "month"),))
+    tables = TableService(spark, LoadOptions(str(tmp_path), every=options))
     make(tables, PEOPLE, "(1, '1', date'2024-01-01')")
     with pytest.raises(UnsupportedError, match="partitioned by _part_month_at"):
         alter(tables, ("id", DataType.INT, True), ("at", DataType.STRING))

@@ -84,11 +84,11 @@ def test_replace_update_and_delete_files_are_one_commit(people: DestinationTable
         people.file(DELETE, COLUMNS, [("98", NULL, NULL, NULL)]),
     )
     assert people.write("people", PEOPLE, *files) == BatchResult(6, 4)
-    wanted = [(1, None, 11), (2, None, 20), (3, "three", 30), (4, "four", 40)]
-    assert names(people) == wanted
+    expected = [(1, None, 11), (2, None, 20), (3, "three", 30), (4, "four", 40)]
+    assert names(people) == expected
     assert people.commits("people") == before + 1
     people.write("people", PEOPLE, *files)  # the answer was lost
-    assert names(people) == wanted
+    assert names(people) == expected
 
     people.write("people", PEOPLE, people.file(DELETE, ["id"], [("1",), ("3",), ("97",)]))
     assert [row[0] for row in names(people)] == [2, 4]
@@ -111,8 +111,8 @@ def test_first_batch_is_merged_with_concurrently_inserted_rows(
         yield from rows
 
     def read(*args: Any) -> DataFrame:
-        found = real(*args)
-        return map_in_arrow(found, wait, found.schema, "waits")
+        frame = real(*args)
+        return map_in_arrow(frame, wait, frame.schema, "waits")
 
     destination.make("people", PEOPLE)
     ref, theirs = destination.ref("people"), destination.tables.spark.newSession()
@@ -245,9 +245,9 @@ def test_values_of_every_type_are_exact_after_each_operation(
     first = destination.file(REPLACE, columns, [*rows, ("is set", *empty)])
     for _ in range(2):  # they are added; then, as the answer was lost, they meet themselves
         destination.write("every", EVERY, first)
-    nothing = (None,) * len(CELLS)
+    nulls = (None,) * len(CELLS)
     every = dict.fromkeys(("stays", "is nulled", "goes"), VALUES)
-    assert content() == {**every, "is set": nothing}
+    assert content() == {**every, "is set": nulls}
     update = destination.file(
         UPDATE,
         list(reversed(columns)),
@@ -258,25 +258,31 @@ def test_values_of_every_type_are_exact_after_each_operation(
         ],
     )
     destination.write("every", EVERY, update, destination.file(DELETE, columns, [("goes", *empty)]))
-    assert content() == {"stays": VALUES, "is nulled": nothing, "is set": VALUES}
+    assert content() == {"stays": VALUES, "is nulled": nulls, "is set": VALUES}
 
 
 @pytest.mark.thorough
 def test_rows_match_by_composite_keys_of_any_type(destination: DestinationTables) -> None:
     """F37: rows match by keys of several columns, of any type."""
     keys = {name: f"*{type_}" for name, type_ in zip("abcdefg", KEY_TYPES, strict=True)}
-    made = shape(**keys, **{"odd name; `'": "STRING"})
-    columns = [column.name for column in made.columns]
-    destination.make("keyed", made)
+    fivetran_schema = shape(**keys, **{"odd name; `'": "STRING"})
+    columns = [column.name for column in fivetran_schema.columns]
+    destination.make("keyed", fivetran_schema)
     other = ("-0.0", *KEY_CELLS[1:])
-    destination.write("keyed", made, destination.file(REPLACE, columns, [(*KEY_CELLS, "old")]))
-    destination.write("keyed", made, destination.file(UPDATE, columns, [(*other, "new")]))
+    destination.write(
+        "keyed", fivetran_schema, destination.file(REPLACE, columns, [(*KEY_CELLS, "old")])
+    )
+    destination.write(
+        "keyed", fivetran_schema, destination.file(UPDATE, columns, [(*other, "new")])
+    )
     (row,) = destination.rows("keyed")
     assert row[-1] == "new"
     destination.write(
-        "keyed", FivetranSchema(made.keys), destination.file(UPDATE, columns[:-1], [other])
+        "keyed",
+        FivetranSchema(fivetran_schema.keys),
+        destination.file(UPDATE, columns[:-1], [other]),
     )
-    destination.write("keyed", made, destination.file(DELETE, columns[:-1], [other]))
+    destination.write("keyed", fivetran_schema, destination.file(DELETE, columns[:-1], [other]))
     assert destination.rows("keyed") == []
 
 
@@ -299,14 +305,14 @@ def test_rows_match_by_the_stored_key_or_fivetran_id(
     destination: DestinationTables,
 ) -> None:
     """F37: rows of tables without keys match by _fivetran_id, flagged as key or not."""
-    made = shape(_fivetran_id="STRING", n="INT")
-    destination.make("flagless", made)
+    fivetran_schema = shape(_fivetran_id="STRING", n="INT")
+    destination.make("flagless", fivetran_schema)
     columns = ["_fivetran_id", "n"]
     destination.write(
-        "flagless", made, destination.file(REPLACE, columns, [("x", "1"), ("y", "2")])
+        "flagless", fivetran_schema, destination.file(REPLACE, columns, [("x", "1"), ("y", "2")])
     )
-    destination.write("flagless", made, destination.file(UPDATE, columns, [("x", "3")]))
-    destination.write("flagless", made, destination.file(DELETE, columns, [("y", NULL)]))
+    destination.write("flagless", fivetran_schema, destination.file(UPDATE, columns, [("x", "3")]))
+    destination.write("flagless", fivetran_schema, destination.file(DELETE, columns, [("y", NULL)]))
     assert destination.rows("flagless") == [("x", 3)]
 
     destination.make("people", PEOPLE)
@@ -431,9 +437,9 @@ def test_mismatch_of_request_and_table_is_an_error(people: DestinationTables) ->
     row = people.file(REPLACE, COLUMNS, [("1", "one", "1", SYNCED)])
     with pytest.raises(TableError, match=r"s\.nowhere does not exist"):
         people.write("nowhere", PEOPLE, row)
-    more = shape(id="*LONG", extra="STRING")
+    with_extra = shape(id="*LONG", extra="STRING")
     with pytest.raises(TableError, match="no column extra"):
-        people.write("people", more, people.file(REPLACE, ["id", "extra"], [("1", "x")]))
+        people.write("people", with_extra, people.file(REPLACE, ["id", "extra"], [("1", "x")]))
 
     wide = shape(id="*LONG", name="STRING", n="LONG")
     columns = ["id", "name", "n"]
@@ -494,6 +500,6 @@ def test_batch_for_a_thousand_columns_is_applied(destination: DestinationTables)
         destination.file(UPDATE, columns, [("1", *changes)]),
         destination.file(DELETE, ["id"], [("2",)]),
     )
-    found = destination.rows("wide")
-    assert [row[0] for row in found] == [1, 3]
-    assert [value is None for value in found[0][1:]] == [not n % 3 for n in range(1000)]
+    rows = destination.rows("wide")
+    assert [row[0] for row in rows] == [1, 3]
+    assert [value is None for value in rows[0][1:]] == [not n % 3 for n in range(1000)]

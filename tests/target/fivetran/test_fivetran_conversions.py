@@ -116,21 +116,23 @@ def test_converted_value_is_exact_or_counted_as_lost(spark: SparkSession) -> Non
     """AlterTable loses no value: a value that the new type cannot hold is found beforehand."""
     columns = []
     for old, value, new, _ in CASES:
-        made = get_conversion(f"CAST({value} AS {old})", old, new)
-        columns.append(f"if({made.lost}, NULL, named_struct('v', CAST({made.value} AS STRING)))")
+        conversion = get_conversion(f"CAST({value} AS {old})", old, new)
+        columns.append(
+            f"if({conversion.lost}, NULL, named_struct('v', CAST({conversion.value} AS STRING)))"
+        )
     (row,) = spark.sql(f"SELECT {', '.join(columns)}").collect()
     wrong = []
-    for (old, value, new, wanted), found in zip(CASES, row, strict=True):
-        got = LOST if found is None else found.v
-        if got != wanted:
-            wrong.append(f"{value} as {old} to {new}: {got}, not {wanted}")
+    for (old, value, new, expected), converted in zip(CASES, row, strict=True):
+        actual = LOST if converted is None else converted.v
+        if actual != expected:
+            wrong.append(f"{value} as {old} to {new}: {actual}, not {expected}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_null_converts_to_null_in_every_type(spark: SparkSession) -> None:
     pairs = {(old, new) for old, _, new, _ in CASES}
     parts = [get_conversion(f"CAST(NULL AS {old})", old, new) for old, new in pairs]
-    columns = (f"NOT {made.lost} AND ({made.value}) IS NULL" for made in parts)
+    columns = (f"NOT {conversion.lost} AND ({conversion.value}) IS NULL" for conversion in parts)
     (row,) = spark.sql(f"SELECT {', '.join(columns)}").collect()
     assert all(row)
 
@@ -165,9 +167,9 @@ def test_random_numbers_convert_as_in_plain_python(spark: SparkSession) -> None:
         ("t", "string", "decimal(12,3)"),
     ]
     lost = ", ".join(get_conversion(*pair).lost for pair in pairs)
-    found = spark.sql(f"SELECT {lost} FROM numbers").collect()  # noqa: S608
-    for row, i, d, m in zip(found, longs, doubles, decimals, strict=True):
-        kept = (
+    converted = spark.sql(f"SELECT {lost} FROM numbers").collect()  # noqa: S608
+    for row, i, d, m in zip(converted, longs, doubles, decimals, strict=True):
+        is_exact = (
             int(float(i)) == i,
             as_decimal(str(i), 10, 2),
             d.is_integer() and abs(d) < 2**63,
@@ -177,7 +179,7 @@ def test_random_numbers_convert_as_in_plain_python(spark: SparkSession) -> None:
             Decimal(repr(float(m))) == m,
             as_decimal(str(m), 12, 3),
         )
-        assert tuple(not each for each in row) == kept, (i, d, m)
+        assert tuple(not is_lost for is_lost in row) == is_exact, (i, d, m)
 
 
 def test_timestamps_round_trip_through_text(spark: SparkSession) -> None:
@@ -186,6 +188,6 @@ def test_timestamps_round_trip_through_text(spark: SparkSession) -> None:
     rows = spark.range(-7, 30).selectExpr(
         "timestamp_micros(id * 7919191919191919 + 123456) AS at", "id"
     )
-    found = rows.selectExpr(f"{text} AS t", f"{back} <=> at AS same").collect()
-    assert all(row.same for row in found)
-    assert all(re.fullmatch(r"[\d-]{10}T[\d:]{8}\.\d+Z", row.t) for row in found)
+    results = rows.selectExpr(f"{text} AS t", f"{back} <=> at AS same").collect()
+    assert all(row.same for row in results)
+    assert all(re.fullmatch(r"[\d-]{10}T[\d:]{8}\.\d+Z", row.t) for row in results)

@@ -35,7 +35,7 @@ ORDERS = table(
     column("_fivetran_synced", DataType.UTC_DATETIME),
     column("_fivetran_deleted", DataType.BOOLEAN),
 )
-COLUMNS = [each.name for each in ORDERS.columns]
+COLUMNS = [column_.name for column_ in ORDERS.columns]
 NOW = "2024-01-08T18:52:07.754685370Z"
 SECRET = "s3cr3t-of-the-storage"
 
@@ -54,24 +54,24 @@ def server(format_: str, tmp_path_factory) -> Iterator[Destination]:
     spark = json.dumps(
         {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.sql.files.maxRecordsPerFile": 1_000_000}
     )
-    made = Destination(home, {"path": str(path), "format": format_, "spark": spark})
+    destination = Destination(home, {"path": str(path), "format": format_, "spark": spark})
     try:
-        yield made
+        yield destination
     finally:
-        if made.process.poll() is None:
-            assert made.end() == 0
-    for line in made.log_lines:
+        if destination.process.poll() is None:
+            assert destination.end() == 0
+    for line in destination.log_lines:
         document = json.loads(line)
         assert set(document) == {"level", "message", "message-origin"}
         assert document["message-origin"] == "sdk_destination"
-    assert SECRET not in "".join(made.log_lines) + made.error_output
+    assert SECRET not in "".join(destination.log_lines) + destination.error_output
 
 
 def rows(spark: SparkSession, server: Destination, schema: str, name: str) -> list[tuple]:
     """Return the rows of a table, without the time of the sync."""
     options = LoadOptions(str(server.home / "tables"), format=server.configuration["format"])
-    found = get_writer(options.format).rows(spark, options.table(StreamId(name, schema)))
-    return sorted(tuple(row) for row in found.drop("_fivetran_synced").collect())
+    frame = get_writer(options.format).rows(spark, options.table(StreamId(name, schema)))
+    return sorted(tuple(row) for row in frame.drop("_fivetran_synced").collect())
 
 
 def order(number: int, name=NULL, amount=NULL, deleted="false") -> tuple:
@@ -79,17 +79,19 @@ def order(number: int, name=NULL, amount=NULL, deleted="false") -> tuple:
 
 
 def test_configuration_form_and_capabilities_start_no_java(format_, tmp_path) -> None:
-    quiet = Destination(tmp_path, {"path": str(tmp_path), "format": format_})
-    form = quiet.call_plain("ConfigurationForm")
+    destination = Destination(tmp_path, {"path": str(tmp_path), "format": format_})
+    form = destination.call_plain("ConfigurationForm")
     assert [field.name for field in form.fields][:2] == ["path", "format"]
     formats = form.fields[1].descriptive_dropdown_fields.descriptive_dropdown_field
-    offered = [(each.label, each.value) for each in formats]
+    offered = [(option.label, option.value) for option in formats]
     assert offered == [("Delta Lake", "delta"), ("Iceberg", "iceberg")]
     assert [test.name for test in form.tests] == ["settings", "storage"]
-    assert quiet.call_plain("Capabilities").batch_file_format == 0
-    children = Path(f"/proc/{quiet.process.pid}/task/{quiet.process.pid}/children").read_text()
+    assert destination.call_plain("Capabilities").batch_file_format == 0
+    children = Path(
+        f"/proc/{destination.process.pid}/task/{destination.process.pid}/children"
+    ).read_text()
     assert not children.split()
-    assert quiet.end() == 0
+    assert destination.end() == 0
 
 
 @pytest.mark.thorough
@@ -101,11 +103,11 @@ def test_variables_in_names_are_not_substituted(server) -> None:
         column("c ${env:PATH}", DataType.STRING),
     )
     server.create("${env:HOME}", description)
-    more = table(
+    changed = table(
         "variables", *description.columns, column("d ${system:user.name}", DataType.STRING)
     )
-    assert server.call("AlterTable", schema_name="${env:HOME}", table=more).success
-    assert server.describe("${env:HOME}", "variables").table == more
+    assert server.call("AlterTable", schema_name="${env:HOME}", table=changed).success
+    assert server.describe("${env:HOME}", "variables").table == changed
 
 
 def test_sql_cannot_call_java_methods(spark) -> None:
@@ -165,15 +167,17 @@ def test_complete_sync_of_a_table_succeeds(server, spark) -> None:
         (5, "five", "5.50", False),
     ]
 
-    more = table("orders", *ORDERS.columns, column("note", DataType.JSON))
-    assert server.call("AlterTable", schema_name="shop", table=more).success
-    assert server.describe("shop", "orders").table == more
-    cut = {"schema_name": "shop", "table_name": "orders", "synced_column": "_fivetran_synced"}
-    assert server.call("Truncate", **cut, utc_delete_before={"seconds": 4_000_000_000}).success
+    changed = table("orders", *ORDERS.columns, column("note", DataType.JSON))
+    assert server.call("AlterTable", schema_name="shop", table=changed).success
+    assert server.describe("shop", "orders").table == changed
+    truncated = {"schema_name": "shop", "table_name": "orders", "synced_column": "_fivetran_synced"}
+    assert server.call(
+        "Truncate", **truncated, utc_delete_before={"seconds": 4_000_000_000}
+    ).success
     assert rows(spark, server, "shop", "orders") == []
-    missing = {**cut, "table_name": "none", "schema_name": "nowhere"}
+    missing = {**truncated, "table_name": "none", "schema_name": "nowhere"}
     assert server.call("Truncate", **missing, utc_delete_before={"seconds": 1}).success
-    assert server.call("WriteBatch", **server.batch("shop", more)).success
+    assert server.call("WriteBatch", **server.batch("shop", changed)).success
 
 
 def test_content_of_an_invalid_file_is_neither_stored_nor_shown(server, spark) -> None:
@@ -192,9 +196,9 @@ def test_content_of_an_invalid_file_is_neither_stored_nor_shown(server, spark) -
     assert server.task(
         "WriteBatch", **server.batch("shop", description, replace=good, delete=wrong)
     )
-    gone = {str(server.home / "gone.csv"): b"0" * 32}
+    missing = {str(server.home / "gone.csv"): b"0" * 32}
     assert "gone.csv" in server.task(
-        "WriteBatch", **server.batch("shop", description, update=gone | good)
+        "WriteBatch", **server.batch("shop", description, update=missing | good)
     )
     (path, key) = next(iter(server.files(COLUMNS, [order(5)] * 1000).items()))
     Path(path).write_bytes(Path(path).read_bytes()[:-32])
@@ -211,16 +215,16 @@ def test_concurrent_calls_succeed(server, spark) -> None:
     """Tables of one new schema are created concurrently, and three calls write one table."""
     tables = [table(f"side_{n}", *ORDERS.columns) for n in range(4)]
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda each: server.create("beside", each), tables))
+        list(pool.map(lambda item: server.create("beside", item), tables))
         sets = [
             server.files(
                 COLUMNS, [order(n, f"of {part}") for n in range(part * 50, part * 50 + 100)]
             )
             for part in range(3)
         ]
-        list(pool.map(lambda each: server.write("beside", tables[0], replace=each), sets))
-    found = rows(spark, server, "beside", "side_0")
-    assert [row[0] for row in found] == list(range(200))
+        list(pool.map(lambda item: server.write("beside", tables[0], replace=item), sets))
+    stored = rows(spark, server, "beside", "side_0")
+    assert [row[0] for row in stored] == list(range(200))
 
 
 @pytest.mark.thorough
@@ -229,34 +233,34 @@ def test_decrypted_rows_are_never_on_disk(server) -> None:
     description = table("hidden", *ORDERS.columns)
     server.create("shop", description)
     mark = "MARK-of-a-row-that-nobody-may-find"
-    many = [order(n, f"{mark} {n}", "1.00") for n in range(30_000)]
-    seen: list[Path] = []
-    looked = [0]
-    done = threading.Event()
+    orders = [order(n, f"{mark} {n}", "1.00") for n in range(30_000)]
+    leaks: list[Path] = []
+    bytes_read = [0]
+    finished = threading.Event()
 
     def look() -> None:
-        while not done.is_set():
+        while not finished.is_set():
             for path in (server.home / "tmp").rglob("*"):
                 try:
                     content = path.read_bytes() if path.is_file() else b""
                 except OSError:  # it is gone already
                     continue
-                looked[0] += len(content)
+                bytes_read[0] += len(content)
                 if mark.encode() in content:
-                    seen.append(path)
+                    leaks.append(path)
 
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        server.write("shop", description, replace=server.files(COLUMNS, many[:15_000]))
+        server.write("shop", description, replace=server.files(COLUMNS, orders[:15_000]))
         server.write(
-            "shop", description, replace=server.files(COLUMNS, many[:10_000], many[10_000:])
+            "shop", description, replace=server.files(COLUMNS, orders[:10_000], orders[10_000:])
         )
     finally:
-        done.set()
+        finished.set()
         watcher.join()
-    assert not seen
-    assert looked[0] > 100_000  # Spark has written shuffle files
+    assert not leaks
+    assert bytes_read[0] > 100_000  # Spark has written shuffle files
 
 
 @pytest.mark.thorough
@@ -286,20 +290,20 @@ def test_killed_server_leaves_the_table_unchanged_or_complete(server, spark) -> 
         after = rows(spark, server, "shop", "killed")
         assert after == before or {row[1] for row in after if row[0] >= 500} == {name}
         assert server.call("WriteBatch", **batch).success
-        found = rows(spark, server, "shop", "killed")
-        assert [row[0] for row in found] == list(range(100, 40_000))
-        assert {row[1] for row in found[400:]} == {name}
+        stored = rows(spark, server, "shop", "killed")
+        assert [row[0] for row in stored] == list(range(100, 40_000))
+        assert {row[1] for row in stored[400:]} == {name}
 
 
 def find_jvm(process: int) -> int:
     """Return the process id of the JVM that a process started."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            words = stat.read_text().rpartition(")")[2].split()
+            columns = stat.read_text().rpartition(")")[2].split()
             name = (stat.parent / "comm").read_text().strip()
         except OSError:  # it has ended meanwhile
             continue
-        if name == "java" and int(words[1]) == process:
+        if name == "java" and int(columns[1]) == process:
             return int(stat.parent.name)
     raise AssertionError("there is no JVM")
 

@@ -80,10 +80,10 @@ class Sync:
 
     @property
     def first(self) -> dict[str, datetime]:
-        found: dict[str, datetime] = {}
+        starts: dict[str, datetime] = {}
         for version in (*self.replaced, *self.updated):
-            found[version.id] = min(found.get(version.id, MAX), version.start)
-        return found
+            starts[version.id] = min(starts.get(version.id, MAX), version.start)
+        return starts
 
     @property
     def earliest(self) -> dict[str, datetime]:
@@ -91,13 +91,13 @@ class Sync:
 
     def files(self, destination: DestinationTables) -> list[RequestFile]:
         """Write the batch as files, two of each kind, in the reverse order of their application."""
-        gone: list[list[Cell]] = [
+        deletions: list[list[Cell]] = [
             [row, NULL, NULL, NULL, text(end), NULL, NULL] for row, end in self.deleted.items()
         ]
         operations: list[tuple[FileKind, list[str], list[list[Cell]]]] = [
-            (FileKind.DELETE, COLUMNS, gone),
+            (FileKind.DELETE, COLUMNS, deletions),
             (FileKind.UPDATE, COLUMNS, [version.cells() for version in self.updated]),
-            (FileKind.REPLACE, COLUMNS[::-1], [each.cells()[::-1] for each in self.replaced]),
+            (FileKind.REPLACE, COLUMNS[::-1], [version.cells()[::-1] for version in self.replaced]),
             (FileKind.EARLIEST_START, EARLIEST, [[i, text(t)] for i, t in self.earliest.items()]),
         ]
         return [
@@ -111,16 +111,16 @@ class Sync:
 Model = dict[tuple[str, datetime], Version]
 
 
-def after(model: Model, sync: Sync) -> Model:
+def apply_sync(model: Model, sync: Sync) -> Model:
     """Return the expected table after a batch, computed row by row as in Fivetran's guide."""
     table = dict(model)
-    changed = {(each.id, each.start) for each in (*sync.replaced, *sync.updated)}
-    last = {row: base(model, row, start, changed) for row, start in sync.first.items()}
+    changed = {(version.id, version.start) for version in (*sync.replaced, *sync.updated)}
+    last = {row: find_base_version(model, row, start, changed) for row, start in sync.first.items()}
     for row, start in sync.earliest.items():
         for key in [key for key in table if key[0] == row and key[1] >= start]:
             del table[key]
         close(table, row, start - JUST_BEFORE)
-    for version in sorted((*sync.replaced, *sync.updated), key=lambda each: each.start):
+    for version in sorted((*sync.replaced, *sync.updated), key=lambda v: v.start):
         before = last[version.id]
         if version in sync.updated:
             if before is None:  # there is no such row
@@ -136,15 +136,19 @@ def after(model: Model, sync: Sync) -> Model:
     return table
 
 
-def base(
+def find_base_version(
     model: Model, row: str, first: datetime, changed: AbstractSet[tuple[str, datetime]]
 ) -> Version | None:
     """Return the version whose values the first update of a row keeps."""
-    versions = sorted((each for each in model.values() if each.id == row), key=lambda v: v.start)
-    again = [each for each in versions if each.start == first]
-    active = [each for each in versions if each.active and (row, each.start) not in changed]
-    earlier = [each for each in versions if each.start < first]
-    return next(reversed(again or active or earlier), None)
+    versions = sorted(
+        (version for version in model.values() if version.id == row), key=lambda v: v.start
+    )
+    same_start = [version for version in versions if version.start == first]
+    active = [
+        version for version in versions if version.active and (row, version.start) not in changed
+    ]
+    earlier = [version for version in versions if version.start < first]
+    return next(reversed(same_start or active or earlier), None)
 
 
 def close(table: Model, row: str, end: datetime) -> None:
@@ -159,30 +163,30 @@ def destination(
 ) -> DestinationTables:
     (tmp_path / "files").mkdir()
     options = LoadOptions(str(tmp_path / "lake"), format=request.param)
-    made = DestinationTables(TableService(spark, options), tmp_path / "files")
-    made.make("versions", SHAPE)
-    return made
+    tables = DestinationTables(TableService(spark, options), tmp_path / "files")
+    tables.make("versions", SHAPE)
+    return tables
 
 
 def write(destination: DestinationTables, sync: Sync | Sequence[RequestFile]) -> BatchResult:
     files = sync.files(destination) if isinstance(sync, Sync) else sync
-    return destination.write("versions", SHAPE, *files, way=write_history_batch)
+    return destination.write("versions", SHAPE, *files, write_with=write_history_batch)
 
 
 def content(destination: DestinationTables) -> list[tuple[Any, ...]]:
     """Return the versions; timestamps are text, since the latest is beyond Python's range."""
     table = destination.tables.spark.table(destination.ref("versions"))
-    wanted = table.selectExpr(
+    selected = table.selectExpr(
         "id", "string(_fivetran_start)", "a", "b", "string(_fivetran_end)", "_fivetran_active"
     )
-    return sorted(tuple(row) for row in wanted.collect())
+    return sorted(tuple(row) for row in selected.collect())
 
 
 def format_versions(versions: Iterable[Version]) -> list[tuple[Any, ...]]:
     def spelled(instant: datetime) -> str:
-        whole = instant.strftime("%Y-%m-%d %H:%M:%S")
+        seconds = instant.strftime("%Y-%m-%d %H:%M:%S")
         digits = f"{instant.microsecond:06}".rstrip("0")
-        return f"{whole}.{digits}" if digits else whole
+        return f"{seconds}.{digits}" if digits else seconds
 
     return sorted(
         (v.id, spelled(v.start), v.a, v.b and int(str(v.b)), spelled(v.end), v.active)
@@ -204,7 +208,7 @@ def test_versions_start_and_end_as_the_files_declare(destination: DestinationTab
         without_earliest=True,
     )
     assert write(destination, first) == BatchResult(7, 2)
-    model = after({}, first)
+    model = apply_sync({}, first)
     assert content(destination) == format_versions(model.values())
     second = Sync(
         replaced=[
@@ -221,7 +225,7 @@ def test_versions_start_and_end_as_the_files_declare(destination: DestinationTab
         ],
         deleted={"3": at(7), "4": at(9), "8": at(9)},
     )
-    model = after(model, second)
+    model = apply_sync(model, second)
     before, files = destination.commits("versions"), second.files(destination)
     write(destination, files)
     assert content(destination) == format_versions(model.values())
@@ -230,7 +234,7 @@ def test_versions_start_and_end_as_the_files_declare(destination: DestinationTab
     assert content(destination) == format_versions(model.values())
 
     third = Sync(updated=[Version("1", at(4), "came late", UNMODIFIED)], deleted={"6": at(11)})
-    model = after(model, third)
+    model = apply_sync(model, third)
     write(destination, third)
     assert content(destination) == format_versions(model.values())
 
@@ -240,12 +244,12 @@ def test_table_without_history_columns_or_keys_is_rejected(destination: Destinat
     destination.make("plain", shape(id="*STRING", a="STRING"))
     row = destination.file(FileKind.DELETE, ["id"], [("1",)])
     with pytest.raises(TableError, match=r"s\.plain keeps no versions.*_start is missing"):
-        destination.write("plain", shape(id="*STRING"), row, way=write_history_batch)
+        destination.write("plain", shape(id="*STRING"), row, write_with=write_history_batch)
     keyless = [(c.name, c.type.name) for c in SHAPE.columns if c.name.startswith("_")]
     destination.make("keyless", shape(**dict(keyless)))
     starts = destination.file(FileKind.EARLIEST_START, ["_fivetran_start"], [(text(at(1)),)])
     with pytest.raises(TableError, match="no key beside _fivetran_start"):
-        destination.write("keyless", shape(**dict(keyless)), starts, way=write_history_batch)
+        destination.write("keyless", shape(**dict(keyless)), starts, write_with=write_history_batch)
 
 
 @pytest.mark.thorough
@@ -258,7 +262,7 @@ def test_random_batches_give_the_table_of_the_guide(
     model: Model = {}
     for number in range(4):
         sync = make_batch(rng, number)
-        model = after(model, sync)
+        model = apply_sync(model, sync)
         files = sync.files(destination)
         for _ in range(rng.choice((1, 2))):
             write(destination, files)

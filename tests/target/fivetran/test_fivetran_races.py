@@ -57,10 +57,10 @@ class RacingDestination(DestinationTables):
         self.act: Callable[[ExistingTable], None] | None = None
 
     @property
-    def at(self) -> ExistingTable:
-        found = self.tables.describe(StreamId("t", "s"))
-        assert found is not None
-        return found
+    def existing(self) -> ExistingTable:
+        existing = self.tables.describe(StreamId("t", "s"))
+        assert existing is not None
+        return existing
 
     def others(self) -> None:
         """Let the other writer act, unless it has."""
@@ -69,28 +69,28 @@ class RacingDestination(DestinationTables):
             for key, value in self.tables.spark.conf.getAll.items():
                 if key.startswith("spark.sql.catalog."):
                     self.theirs.conf.set(key, value)
-            act(self.at)
+            act(self.existing)
 
-    def append(self, at: ExistingTable) -> None:
+    def append(self, existing: ExistingTable) -> None:
         """Add a row with the key 99 and the text 7."""
         cells = {"id": "99", "n": "'7'", "gone": "true", "_fivetran_active": "true"}
         cells |= dict.fromkeys(("at", "_fivetran_start"), f"timestamp '{LATER}'")
-        names = ", ".join(at.types)
-        values = ", ".join(cells.get(name, "NULL") for name in at.types)
-        self.theirs.sql(f"INSERT INTO {at.ref} ({names}) VALUES ({values})")  # noqa: S608
+        names = ", ".join(existing.types)
+        values = ", ".join(cells.get(name, "NULL") for name in existing.types)
+        self.theirs.sql(f"INSERT INTO {existing.ref} ({names}) VALUES ({values})")  # noqa: S608
 
-    def replace(self, at: ExistingTable) -> None:
+    def replace(self, existing: ExistingTable) -> None:
         """Drop the table, and create one with the same columns and one row at its place."""
-        self.append(at)
-        rows: pa.Table = self.theirs.table(at.ref).where("id = 99").toArrow()
-        columns = ", ".join(f"{name} {ddl}" for name, ddl in at.types.items())
-        if at.format == "delta":
-            shutil.rmtree(at.table.path)
-            deltalake.write_deltalake(at.table.path, rows)
+        self.append(existing)
+        rows: pa.Table = self.theirs.table(existing.ref).where("id = 99").toArrow()
+        columns = ", ".join(f"{name} {ddl}" for name, ddl in existing.types.items())
+        if existing.format == "delta":
+            shutil.rmtree(existing.table.path)
+            deltalake.write_deltalake(existing.table.path, rows)
             return
-        self.theirs.sql(f"DROP TABLE {at.ref} PURGE")
-        self.theirs.sql(f"CREATE TABLE {at.ref} ({columns}) USING iceberg")
-        self.append(at)
+        self.theirs.sql(f"DROP TABLE {existing.ref} PURGE")
+        self.theirs.sql(f"CREATE TABLE {existing.ref} ({columns}) USING iceberg")
+        self.append(existing)
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -146,8 +146,10 @@ def delete(destination: RacingDestination) -> None:
 def history(destination: RacingDestination) -> None:
     columns = [column.name for column in VERSIONS.columns]
     rows = [("1", "10", SYNCED, MAX, "true"), ("2", NULL, SYNCED, MAX, "true")]
-    way = write_history_batch.write_history_batch
-    destination.write("t", VERSIONS, destination.file(FileKind.REPLACE, columns, rows), way=way)
+    write = write_history_batch.write_history_batch
+    destination.write(
+        "t", VERSIONS, destination.file(FileKind.REPLACE, columns, rows), write_with=write
+    )
 
 
 def next_versions(destination: RacingDestination) -> None:
@@ -158,7 +160,7 @@ def next_versions(destination: RacingDestination) -> None:
         VERSIONS,
         destination.file(FileKind.UPDATE, columns, rows),
         destination.file(FileKind.EARLIEST_START, ["id", "_fivetran_start"], [("1", LATER)]),
-        way=write_history_batch.write_history_batch,
+        write_with=write_history_batch.write_history_batch,
     )
 
 
@@ -173,13 +175,13 @@ def truncate_softly(destination: RacingDestination) -> None:
 
 
 def retype(destination: RacingDestination) -> None:
-    made = shape(id="*LONG", n="INT", at="UTC_DATETIME", gone="BOOLEAN")
-    destination.tables.alter(StreamId("t", "s"), made, drops=False)
+    new_schema = shape(id="*LONG", n="INT", at="UTC_DATETIME", gone="BOOLEAN")
+    destination.tables.alter(StreamId("t", "s"), new_schema, drops=False)
 
 
 def add(destination: RacingDestination) -> None:
-    made = shape(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN", new="LONG")
-    destination.tables.alter(StreamId("t", "s"), made, drops=False)
+    new_schema = shape(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN", new="LONG")
+    destination.tables.alter(StreamId("t", "s"), new_schema, drops=False)
 
 
 def drop(destination: RacingDestination) -> None:
@@ -221,9 +223,9 @@ def let_others(destination: RacingDestination, monkeypatch: pytest.MonkeyPatch) 
     def after(module: Any, name: str) -> None:
         real = getattr(module, name)
 
-        def called(*args: Any, **more: Any) -> Any:
+        def called(*args: Any, **options: Any) -> Any:
             destination.others()
-            return real(*args, **more)
+            return real(*args, **options)
 
         monkeypatch.setattr(module, name, called)
 
@@ -243,15 +245,15 @@ def test_table_that_replaced_the_expected_one_is_not_changed(
     case.begin(destination)
     destination.act = destination.replace
     let_others(destination, monkeypatch)
-    before = destination.at.id
+    before = destination.existing.id
     with pytest.raises(TableError, match="was replaced by another table"):
         case.call(destination)
     assert destination.act is None
-    assert destination.at.id != before
+    assert destination.existing.id != before
     columns = ("id", "n") if case.columns[-1] == "new" else case.columns
     assert destination.rows("t", *columns) == [(99, True if "gone" in columns else "7")]
-    destination.theirs.sql(f"REFRESH TABLE {destination.at.ref}")
-    assert destination.theirs.table(destination.at.ref).count() == 1
+    destination.theirs.sql(f"REFRESH TABLE {destination.existing.ref}")
+    assert destination.theirs.table(destination.existing.ref).count() == 1
 
 
 @pytest.mark.thorough  # the formats guarantee it; make test runs what the project checks itself
@@ -283,8 +285,8 @@ def retype_slowly(
         return text
 
     def convert(value: str, old: str, new: str) -> Any:
-        way = get_conversion(value, old, new)
-        return way._replace(value=way.value.replace(value, f"pause({value})"))
+        conversion = get_conversion(value, old, new)
+        return conversion._replace(value=conversion.value.replace(value, f"pause({value})"))
 
     def call(act: Callable[[ExistingTable], None]) -> None:
         destination.tables.spark.udf.register("pause", pause)

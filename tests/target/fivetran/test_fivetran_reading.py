@@ -84,24 +84,24 @@ class Files:
 
 def in_order(frame: DataFrame) -> list[dict[str, object]]:
     """Return the rows of a frame in the order of their files; timestamps are text in UTC."""
-    shown = (
+    columns = (
         f"date_format(`{name}`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\") AS `{name}`"
         if type_ == "timestamp"
         else f"`{name}`"
         for name, type_ in frame.dtypes
     )
-    rows = [row.asDict() for row in frame.selectExpr(*shown).collect()]
+    rows = [row.asDict() for row in frame.selectExpr(*columns).collect()]
     return sorted(rows, key=lambda row: row[ORDINAL])
 
 
 def test_every_type_is_read_exactly(spark: SparkSession, files: Files) -> None:
     """F40: also the bounds of dates and numbers, and null."""
-    cells: list[Cell] = [each[2] for each in TYPES.values()]
+    cells: list[Cell] = [case[2] for case in TYPES.values()]
     file = files.file(FileKind.REPLACE, NAMES, cells, ["7", *[NULL] * (len(NAMES) - 1)])
     validate_files([file], PARAMS, ALL)
     frame = read_files(spark, [file], PARAMS, ALL)
     types = dict(frame.dtypes)
-    assert types == {f"{name}_": each[1] for name, each in TYPES.items()} | {
+    assert types == {f"{name}_": case[1] for name, case in TYPES.items()} | {
         OP: "tinyint",
         ORDINAL: "bigint",
     }
@@ -124,8 +124,8 @@ def test_files_of_all_kinds_are_one_frame_in_order(spark: SparkSession, files: F
         PARAMS,
         FEW,
     )
-    kept = unmodified_flag(FEW.columns[1])
-    assert frame.columns == ["id_", "date_", kept, OP, ORDINAL]
+    flag = unmodified_flag(FEW.columns[1])
+    assert frame.columns == ["id_", "date_", flag, OP, ORDINAL]
     assert [tuple(row.values()) for row in in_order(frame)] == [
         (1, date(2024, 1, 8), False, 1, 0),
         (2, None, False, 1, 1),
@@ -158,9 +158,9 @@ def test_invalid_cell_fails_the_commit_with_row_and_column(
     assert isinstance(fault, BatchFileLoadError)
     assert not (table / "_delta_log").exists() or not list((table / "_delta_log").glob("*.json"))
     plan = frame._jdf.queryExecution().toString()
-    shown = "".join(traceback.format_exception(caught.value)) + plan
+    output = "".join(traceback.format_exception(caught.value)) + plan
     stack = getattr(caught.value, "_stackTrace", "") or ""
     for file in (good, bad):
         assert file.key is not None
-        assert not any(each in shown + stack for each in (repr(file.key)[2:-1], file.key.hex()))
-    assert "secret" not in shown + stack
+        assert not any(text in output + stack for text in (repr(file.key)[2:-1], file.key.hex()))
+    assert "secret" not in output + stack

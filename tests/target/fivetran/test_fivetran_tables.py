@@ -35,9 +35,9 @@ ODD = ["select", "a.b", "Größe", "größe", "😀'", 'a"b', "x;{y}", "_pos", "
 
 def shape(*columns: tuple[Any, ...]) -> FivetranSchema:
     """Return the schema of a request; each column is (name, type, is_key, digits)."""
-    made = [DestinationColumn(*column) for column in columns]
-    names = sanitize_names([column.name for column in made], RESERVED["iceberg"])
-    return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in made))
+    result = [DestinationColumn(*column) for column in columns]
+    names = sanitize_names([column.name for column in result], RESERVED["iceberg"])
+    return FivetranSchema(tuple(replace(column, column=names[column.name]) for column in result))
 
 
 ROWS = shape(
@@ -53,15 +53,15 @@ def tables(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) 
 
 
 def get_existing(tables: TableService, name: str = "t", schema: str = "s") -> ExistingTable:
-    found = tables.describe(StreamId(name, schema))
-    assert found is not None
-    return found
+    existing = tables.describe(StreamId(name, schema))
+    assert existing is not None
+    return existing
 
 
 def fill(tables: TableService, *rows: str, name: str = "t") -> None:
-    at = get_existing(tables, name)
-    columns = ", ".join(map(quote, at.types))
-    tables.spark.sql(f"INSERT INTO {at.ref} ({columns}) VALUES {', '.join(rows)}")  # noqa: S608
+    existing = get_existing(tables, name)
+    columns = ", ".join(map(quote, existing.types))
+    tables.spark.sql(f"INSERT INTO {existing.ref} ({columns}) VALUES {', '.join(rows)}")  # noqa: S608
 
 
 def content(tables: TableService, name: str = "t") -> list[tuple[Any, ...]]:
@@ -78,7 +78,7 @@ def test_every_type_is_described_as_created(tables: TableService) -> None:
     Also types that are one type in Spark, system columns, and names that no format allows.
     """
     types = [type_ for type_ in DataType if type_ is not DataType.UNSPECIFIED]
-    made = shape(
+    created = shape(
         *((type_.name.lower(), type_) for type_ in types),
         *((name, DataType.JSON) for name in ODD),
         ("small", DataType.DECIMAL, False, (5, 0)),
@@ -88,13 +88,13 @@ def test_every_type_is_described_as_created(tables: TableService) -> None:
         ("_fivetran_synced", DataType.UTC_DATETIME),
     )
     assert tables.describe(StreamId("t", "s")) is None
-    tables.create(StreamId("t", "s"), made)
-    found = get_existing(tables).fivetran_schema
-    by_name = {column.name: column for column in found.columns}
+    tables.create(StreamId("t", "s"), created)
+    actual = get_existing(tables).fivetran_schema
+    by_name = {column.name: column for column in actual.columns}
     assert by_name.pop("decimal").decimal == (38, 10)
-    wanted = {column.name: column for column in made.columns if column.name != "decimal"}
-    assert by_name == wanted
-    assert [key.name for key in found.keys] == ["id", "part"]
+    expected = {column.name: column for column in created.columns if column.name != "decimal"}
+    assert by_name == expected
+    assert [key.name for key in actual.keys] == ["id", "part"]
 
 
 def test_create_fails_for_an_existing_table(tables: TableService) -> None:
@@ -113,14 +113,14 @@ def test_similar_names_are_different_tables(tables: TableService) -> None:
     names = ["a.b", "a b", "A b", "😀", "files", "_x"]
     for number, name in enumerate(names):
         tables.create(StreamId(name, "s"), shape((f"c{number}", DataType.INT)))
-    found = [get_existing(tables, name).fivetran_schema.columns[0].name for name in names]
-    assert found == [f"c{number}" for number in range(len(names))]
+    actual = [get_existing(tables, name).fivetran_schema.columns[0].name for name in names]
+    assert actual == [f"c{number}" for number in range(len(names))]
 
 
 def test_table_of_a_thousand_columns_is_described_as_created(tables: TableService) -> None:
-    made = shape(*((f"column_{number}", DataType.JSON) for number in range(1000)))
-    tables.create(StreamId("wide", "s"), made)
-    assert get_existing(tables, "wide").fivetran_schema == made
+    created = shape(*((f"column_{number}", DataType.JSON) for number in range(1000)))
+    tables.create(StreamId("wide", "s"), created)
+    assert get_existing(tables, "wide").fivetran_schema == created
 
 
 def create_concurrently(session: Session, options: LoadOptions, *settings: Any) -> None:
@@ -136,8 +136,8 @@ def create_concurrently(session: Session, options: LoadOptions, *settings: Any) 
     spark = session.spark().newSession()
     for setting in settings:
         setting(spark)
-    described = (TableService(spark, options).describe(StreamId(name, "fresh")) for name in names)
-    assert [found and found.fivetran_schema for found in described] == [ROWS] * 4
+    tables = (TableService(spark, options).describe(StreamId(name, "fresh")) for name in names)
+    assert [table and table.fivetran_schema for table in tables] == [ROWS] * 4
 
 
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
@@ -175,9 +175,9 @@ def test_table_changed_by_others_is_described_by_its_columns(tables: TableServic
     if tables.format == "delta":
         tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('delta.enableTypeWidening'='true')")
     tables.spark.sql(f"ALTER TABLE {ref} ALTER COLUMN id TYPE bigint")
-    found = {column.name: column.type for column in get_existing(tables).fivetran_schema.columns}
-    assert found["more"] is DataType.JSON
-    assert found["Odd-One!"] is found["id"] is DataType.LONG
+    types = {column.name: column.type for column in get_existing(tables).fivetran_schema.columns}
+    assert types["more"] is DataType.JSON
+    assert types["Odd-One!"] is types["id"] is DataType.LONG
     assert [key.name for key in get_existing(tables).fivetran_schema.keys] == ["id"]
     tables.spark.sql(f"ALTER TABLE {ref} SET TBLPROPERTIES ('target_spark.fivetran' = 'gone')")
     with pytest.raises(TableError, match="damaged"):
@@ -186,12 +186,12 @@ def test_table_changed_by_others_is_described_by_its_columns(tables: TableServic
 
 def test_request_columns_match_by_name(tables: TableService) -> None:
     tables.create(StreamId("t", "s"), shape(("a b", DataType.INT, True), ("c", DataType.INT)))
-    asked = shape(("a_b", DataType.INT), ("a b", DataType.INT))
-    assert [column.column for column in asked.columns] == ["a_b", "a_b_2"]
-    at = get_existing(tables)
-    assert at.match_columns(FivetranSchema(asked.columns[1:])).columns[0].column == "a_b"
+    requested = shape(("a_b", DataType.INT), ("a b", DataType.INT))
+    assert [column.column for column in requested.columns] == ["a_b", "a_b_2"]
+    existing = get_existing(tables)
+    assert existing.match_columns(FivetranSchema(requested.columns[1:])).columns[0].column == "a_b"
     with pytest.raises(TableError, match="no column a_b"):
-        at.match_columns(asked)
+        existing.match_columns(requested)
 
 
 def test_layout_settings_apply_to_created_tables(spark: SparkSession, tmp_path: Path) -> None:
