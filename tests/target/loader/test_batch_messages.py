@@ -189,9 +189,9 @@ def test_files_of_an_overwrite_are_loaded_once_the_stream_is_complete(
     keyed: Warehouse, tmp_path: Path
 ) -> None:
     keyed.load(schema("a", ID), record("a", id=1), state(0))
-    named = lines(tmp_path / "a.jsonl", {"id": 2})
+    file = lines(tmp_path / "a.jsonl", {"id": 2})
     loader, spool = keyed.open(write_mode="overwrite")
-    feed(loader, schema("a", ID), batch("a", named), state(1))
+    feed(loader, schema("a", ID), batch("a", file), state(1))
     loader.poll()
     assert keyed.rows("a") == [(1,)]
     assert keyed.states == []
@@ -263,8 +263,8 @@ def test_empty_file_and_empty_manifest_load_no_rows(delta: Warehouse, tmp_path: 
 
 
 def test_file_listed_twice_is_loaded_twice(delta: Warehouse, tmp_path: Path) -> None:
-    named = lines(tmp_path / "a.jsonl", {"id": 1})
-    delta.load(schema("a", ID), batch("a", named, named), batch("a", named), state(1))
+    file = lines(tmp_path / "a.jsonl", {"id": 1})
+    delta.load(schema("a", ID), batch("a", file, file), batch("a", file), state(1))
     assert delta.rows("a") == [(1,)] * 3
 
 
@@ -272,18 +272,18 @@ def test_files_are_deleted_after_their_commit_only_by_option(
     delta: Warehouse, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.jsonl"
-    named = lines(path, {"id": 1})
-    delta.load(schema("a", ID), batch("a", named), state(1))
+    file = lines(path, {"id": 1})
+    delta.load(schema("a", ID), batch("a", file), state(1))
     assert path.exists()
-    delta.load(schema("a", ID), batch("a", named), state(1), delete_batch_files=True)
+    delta.load(schema("a", ID), batch("a", file), state(1), delete_batch_files=True)
     assert not path.exists()
     assert delta.rows("a") == [(1,), (1,)]
-    named = lines(path, {"id": "x"})
+    file = lines(path, {"id": "x"})
     for limit, message in ((0, "max_quarantined"), (None, "none of its rows could be written")):
         with pytest.raises(QuarantineError, match=message):
             delta.load(
                 schema("a", ID),
-                batch("a", named),
+                batch("a", file),
                 delete_batch_files=True,
                 max_quarantined=limit,
             )
@@ -296,8 +296,8 @@ def test_special_characters_in_file_names_are_literal(delta: Warehouse, tmp_path
     lines(tmp_path / "e1{2}.jsonl", {"id": 99})
     for number, name in enumerate(names):
         path = tmp_path / name
-        named = lines(path, {"id": number})
-        manifest += [named, str(path), os.path.relpath(path), f"file://{path}"]
+        file = lines(path, {"id": number})
+        manifest += [file, str(path), os.path.relpath(path), f"file://{path}"]
     delta.load(schema("a", ID), batch("a", *manifest), state(1))
     assert delta.rows("a") == [(number,) for number in range(6) for _ in range(4)]
 
@@ -324,8 +324,8 @@ def test_invalid_rows_are_quarantined_with_their_original_bytes(
         '{"id": 1e1, "name": "\\u0000"}',
         '{"id": 13, "name": {"a": 1.50, "b": 12345678901234567890.123456789}}',
     ]
-    named = lines(tmp_path / "a.jsonl", *good, *bad)
-    states = delta.load(schema("a", ID_AND_NAME), record("a", id=0, name=None), batch("a", named))
+    file = lines(tmp_path / "a.jsonl", *good, *bad)
+    states = delta.load(schema("a", ID_AND_NAME), record("a", id=0, name=None), batch("a", file))
     assert states == []
     assert delta.rows("a") == [
         (0, None),
@@ -352,8 +352,8 @@ def test_nan_becomes_null_with_one_warning(
 
 
 def test_row_without_a_key_is_quarantined(delta: Warehouse, tmp_path: Path) -> None:
-    named = lines(tmp_path / "a.jsonl", {"id": None, "name": "x"}, {"name": "y"}, {"id": 1})
-    delta.load(schema("a", ID_AND_NAME, "id"), batch("a", named), state(1))
+    file = lines(tmp_path / "a.jsonl", {"id": None, "name": "x"}, {"name": "y"}, {"id": 1})
+    delta.load(schema("a", ID_AND_NAME, "id"), batch("a", file), state(1))
     assert delta.rows("a") == [(1, None)]
     assert delta.counts("a")["quarantined"] == 2
 
@@ -553,13 +553,13 @@ def test_file_with_too_long_lines_is_rejected_before_spark_reads_it(
     """SEC13: the error names the file, the limit and its setting; earlier rows are loaded."""
     for number, (name, encoding, message) in enumerate(oversized_files(tmp_path)):
         loader, spool = delta.open(batch_max_line_bytes=1000)
-        stream, named = f"s{number}", str(tmp_path / name)
+        stream, file = f"s{number}", str(tmp_path / name)
         feed(loader, schema("before", ID), record("before", id=number), state(number))
         feed(loader, schema(stream, ID))
         with pytest.raises(
             FilesError, match=rf"(?s)Stream {stream}.*{message}.*batch_max_line_bytes"
         ):
-            feed_and_finish(loader, batch(stream, named, encoding=encoding), state("behind"))
+            feed_and_finish(loader, batch(stream, file, encoding=encoding), state("behind"))
         loader.close()
         spool.close()
         assert delta.states in ([], [number])
@@ -588,9 +588,9 @@ def test_number_of_spark_jobs_does_not_depend_on_repeated_files(
 
 
 def test_file_of_a_stream_without_schema_is_an_error(delta: Warehouse, tmp_path: Path) -> None:
-    named = lines(tmp_path / "a.jsonl", {"id": 1})
+    file = lines(tmp_path / "a.jsonl", {"id": 1})
     with pytest.raises(Exception, match="before the SCHEMA message"):
-        delta.load(batch("a", named))
+        delta.load(batch("a", file))
 
 
 def test_addresses_are_translated_to_the_schemes_of_spark() -> None:

@@ -72,9 +72,9 @@ def test_dry_run_writes_nothing_and_reports_the_changes(
     assert not warehouse.folder.exists()
     assert "rows that would be quarantined in table a__quarantine: 1." in caplog.text
     warehouse.load(schema_message, *rows[:2], state(1))
-    grown = schema("a", {**ID_AND_NAME, "on": DAY, "id": {"type": "string"}})
+    extended = schema("a", {**ID_AND_NAME, "on": DAY, "id": {"type": "string"}})
     report = dry_run(
-        warehouse, schema_message, *rows[:2], grown, record("a", id="3", on="2024-01-01")
+        warehouse, schema_message, *rows[:2], extended, record("a", id="3", on="2024-01-01")
     )
     assert report["written"] == 3
     text = "; ".join(report["notes"])
@@ -82,7 +82,7 @@ def test_dry_run_writes_nothing_and_reports_the_changes(
     assert "new column id__string (string), because column id cannot be widened" in text
     assert {change["column"] for change in report["changes"]} == {"on", "id__string"}
     # The run itself makes the reported changes.
-    warehouse.load(schema_message, *rows[:2], grown, record("a", id="3", on="2024-01-01"))
+    warehouse.load(schema_message, *rows[:2], extended, record("a", id="3", on="2024-01-01"))
     assert {"id", "name", "on", "id__string"} == set(warehouse.read("a").columns)
 
 

@@ -59,11 +59,11 @@ def run(folder: Path, data: bytes) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_unusual_input_loads_in_one_run(spark: SparkSession, tmp_path: Path) -> None:
-    torn = b'{"type": "STATE", "value": {"at": 2}}'
+    truncated = b'{"type": "STATE", "value": {"at": 2}}'
     data = b"\xef\xbb\xbf" + encode_cases(
         *LOADING, Case("", ({"type": "STATE", "value": {"at": 1}},), [])
     )
-    process = run(tmp_path, data + torn)
+    process = run(tmp_path, data + truncated)
     errors = process.stderr.decode()
     assert process.returncode == 0, errors
     assert process.stdout.splitlines()[-1] == b'{"at": 2}'

@@ -154,13 +154,13 @@ def _schemas() -> Iterator[Case]:
     yield Case(
         "circle", (circle, raw("circle", '{"id":1,"n":{"v":1,"next":{"v":2}}}')), [(1,)], ("id",)
     )
-    grown = {**ID_AND_TEXT, "more": TEXT}
+    extended = {**ID_AND_TEXT, "more": TEXT}
     yield Case(
         "alternating",
         (
             schema("alternating", ID_AND_TEXT),
             record("alternating", {"id": 1, "text": "a"}),
-            schema("alternating", grown),
+            schema("alternating", extended),
             record("alternating", {"id": 2, "more": "m"}),
             schema("alternating", ID_AND_TEXT),
             schema("alternating", ID_AND_TEXT),
