@@ -24,11 +24,11 @@ from target_spark.writers.commit_checks import next_metadata
 class WholeStates:
     """A state format that stores the states it is given."""
 
-    left: list[CoveredState] = field(default_factory=list)
+    emitted: list[CoveredState] = field(default_factory=list)
     carried: list[CoveredState] = field(default_factory=list)
 
     def format_output(self, covered: CoveredState) -> bytes:
-        self.left.append(covered)
+        self.emitted.append(covered)
         return covered.state
 
     def format_stored(self, states: Sequence[CoveredState]) -> bytes:
@@ -43,14 +43,14 @@ class OpenLedger(Ledger):
     """A ledger that exposes the states it combines and holds."""
 
     def __init__(self) -> None:
-        self.whole = WholeStates()
-        super().__init__(lambda _line: None, Report(), self.whole)
+        self.whole_states = WholeStates()
+        super().__init__(lambda _line: None, Report(), self.whole_states)
 
     def releasable(self) -> list[CoveredState]:
         """Release states, and return them."""
-        self.whole.left.clear()
+        self.whole_states.emitted.clear()
         self.release()
-        return [*self.whole.left]
+        return [*self.whole_states.emitted]
 
     def states_for_commit(self, stream: Hashable, upto: int) -> list[CoveredState]:
         return self._parts(self.state_for_commit(stream, upto))
@@ -61,8 +61,8 @@ class OpenLedger(Ledger):
     def _parts(self, covered: CoveredState | None) -> list[CoveredState]:
         if covered is None:
             return []
-        assert covered.ordinal == self.whole.carried[-1].ordinal
-        return self.whole.carried
+        assert covered.ordinal == self.whole_states.carried[-1].ordinal
+        return self.whole_states.carried
 
     def held(self) -> int:
         return len(self._states._waiting)
