@@ -53,9 +53,9 @@ class TapVersions(Tap):
 class Diary(RecordSink):
     """A sink that logs its calls."""
 
-    def note(self, *words):
+    def note(self, *values):
         with Path(self.config["path"]).open("a") as file:
-            print(self.stream_name, *words, file=file)
+            print(self.stream_name, *values, file=file)
 
     def process_record(self, record, context):
         self.note("record", record["id"], "_sdc_table_version" in record)

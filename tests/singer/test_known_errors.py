@@ -27,11 +27,11 @@ RETURNED_NONE = (
 def run(tmp_path):
     """Run the tap with an error and settings; return what it wrote."""
 
-    def _run(kind, *words, level="INFO", code=1, **settings):
+    def _run(kind, *arguments, level="INFO", code=1, **settings):
         path = tmp_path / "config.json"
         path.write_text(json.dumps(settings))
-        done = subprocess.run(
-            [sys.executable, str(TAP), kind, *words, "--config", str(path)],
+        process = subprocess.run(
+            [sys.executable, str(TAP), kind, *arguments, "--config", str(path)],
             cwd=tmp_path,
             env={**VARIABLES, "LOGLEVEL": level},
             capture_output=True,
@@ -39,9 +39,9 @@ def run(tmp_path):
             check=False,
             timeout=120,
         )
-        assert done.returncode == code, done.stderr
-        assert TOKEN not in done.stderr + done.stdout
-        return done
+        assert process.returncode == code, process.stderr
+        assert TOKEN not in process.stderr + process.stdout
+        return process
 
     return _run
 
@@ -116,59 +116,61 @@ def run(tmp_path):
     ],
 )
 def test_known_error_is_one_sentence(run, kind, settings, sentence):
-    done = run(kind, **settings)
-    assert errors(done.stderr) == [sentence]
-    assert "Traceback" not in done.stderr
+    process = run(kind, **settings)
+    assert errors(process.stderr) == [sentence]
+    assert "Traceback" not in process.stderr
 
 
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])
 def test_refused_credentials_are_one_sentence_with_a_traceback_only_at_debug_level(run, level):
     with serving() as server:
         server.answers(Reply({"error": "bad token"}, 401))
-        done = run("pages", level=level, api_url=server.url, token=TOKEN)
-    [sentence] = errors(done.stderr)
+        process = run("pages", level=level, api_url=server.url, token=TOKEN)
+    [sentence] = errors(process.stderr)
     assert sentence.startswith("The source refuses the credentials: check those in the config")
     assert "[stream 'pages', GET " in sentence
-    assert ("Traceback" in done.stderr) == (level == "DEBUG")
+    assert ("Traceback" in process.stderr) == (level == "DEBUG")
 
 
 def test_unreachable_api_is_one_line_per_retry_and_one_sentence(run):
     with socket.socket() as bound:  # it does not listen, and no other process gets its port
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        done = run("pages", api_url=f"http://127.0.0.1:{port}", token=TOKEN)
-    refused = f"127.0.0.1:{port} cannot be reached: Connection refused"
-    [sentence] = errors(done.stderr)
-    assert sentence.startswith("The source is temporarily unavailable: try again later. " + refused)
-    [retry] = [line for line in done.stderr.splitlines() if "Backing off" in line]
+        process = run("pages", api_url=f"http://127.0.0.1:{port}", token=TOKEN)
+    expected = f"127.0.0.1:{port} cannot be reached: Connection refused"
+    [sentence] = errors(process.stderr)
+    assert sentence.startswith(
+        "The source is temporarily unavailable: try again later. " + expected
+    )
+    [retry] = [line for line in process.stderr.splitlines() if "Backing off" in line]
     assert " | INFO " in retry
     assert retry.endswith(
         "Stream 'pages': Backing off 0.00 seconds after try 1 for URL /pages, failing with"
-        f" ConnectionError: {refused}"
+        f" ConnectionError: {expected}"
     )
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_pagination_loop_is_one_sentence_with_stream_and_request(run):
     with serving() as server:
         server.answers(Reply({"next": "b"}), Reply({"next": "b"}))
-        done = run("loop", api_url=server.url, token=TOKEN)
-    [sentence] = errors(done.stderr)
+        process = run("loop", api_url=server.url, token=TOKEN)
+    [sentence] = errors(process.stderr)
     assert sentence.startswith("Loop detected in pagination. Page 2 asks for itself")
     assert "[stream 'pages', GET " in sentence
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in process.stderr
 
 
 def test_records_are_closed_before_the_error_is_reported(run):
     """Python would otherwise close them at its exit, when logging raises an ignored error."""
-    done = run("unsorted")
-    assert "Traceback" not in done.stderr
-    closed = done.stderr.index("The source was closed")
-    assert closed < done.stderr.index("| ERROR    | tap-err ")
+    process = run("unsorted")
+    assert "Traceback" not in process.stderr
+    closed = process.stderr.index("The source was closed")
+    assert closed < process.stderr.index("| ERROR    | tap-err ")
 
 
 @pytest.mark.parametrize(
-    "kind, words",
+    "kind, expected",
     [
         ("empty", "The tap has no stream, so no record is read: its discovery returned none."),
         ("key", "Stream 'rows': its schema does not declare the primary key 'row_id'"),
@@ -178,10 +180,10 @@ def test_records_are_closed_before_the_error_is_reported(run):
         ),
     ],
 )
-def test_likely_mistake_is_one_warning(run, kind, words):
-    done = run(kind, code=0)
-    [warning] = [line for line in done.stderr.splitlines() if "| WARNING " in line]
-    assert words in warning
+def test_likely_mistake_is_one_warning(run, kind, expected):
+    process = run(kind, code=0)
+    [warning] = [line for line in process.stderr.splitlines() if "| WARNING " in line]
+    assert expected in warning
 
 
 def test_airbyte_check_and_singer_sync_show_the_same_sentence(run):
@@ -197,20 +199,22 @@ def test_get_records_that_returns_none_is_the_same_sentence_under_airbyte(tmp_pa
     program = [sys.executable, str(TAP), "none"]
     [discovered] = airbyte(program, "discover", tmp_path, config={}).of_type("CATALOG")
     catalog = configured(discovered)
-    done = airbyte(program, "read", tmp_path, config={}, catalog=catalog)
-    assert done.code == 1
-    assert RETURNED_NONE in [error["message"] for error in done.traces("ERROR")]
+    result = airbyte(program, "read", tmp_path, config={}, catalog=catalog)
+    assert result.code == 1
+    assert RETURNED_NONE in [error["message"] for error in result.traces("ERROR")]
 
 
 def test_message_of_an_error_with_several_arguments_is_complete(run):
-    done = run("not text")
-    assert errors(done.stderr)[-1].startswith("'utf-8' codec can't decode byte 0xff in position 0")
+    process = run("not text")
+    assert errors(process.stderr)[-1].startswith(
+        "'utf-8' codec can't decode byte 0xff in position 0"
+    )
 
 
 def test_stream_map_of_an_unknown_stream_is_a_warning(run):
     """A map that masks values would otherwise have no effect, and nobody would notice."""
-    done = run("rows", code=0, stream_maps={"row": {"id": "md5(id)"}, "ro*": {}})
-    [warning] = [line for line in done.stderr.splitlines() if "| WARNING " in line]
+    process = run("rows", code=0, stream_maps={"row": {"id": "md5(id)"}, "ro*": {}})
+    [warning] = [line for line in process.stderr.splitlines() if "| WARNING " in line]
     assert warning.endswith(
         "The setting stream_maps has a map of 'row', but there is no such stream. Did you mean"
         " 'rows'?"
@@ -218,13 +222,13 @@ def test_stream_map_of_an_unknown_stream_is_a_warning(run):
 
 
 def test_unknown_error_names_its_stream_and_keeps_its_traceback(run):
-    done = run("bug")
-    assert errors(done.stderr) == [
+    process = run("bug")
+    assert errors(process.stderr) == [
         "An unhandled error occurred while syncing 'rows'",
         "no such key",
     ]
-    assert done.stderr.count("Traceback") == 1
-    assert done.stderr.rstrip().endswith("KeyError: 'no such key'")
+    assert process.stderr.count("Traceback") == 1
+    assert process.stderr.rstrip().endswith("KeyError: 'no such key'")
 
 
 def read_record_count(log):
@@ -233,8 +237,8 @@ def read_record_count(log):
 
 
 def test_record_count_of_a_failed_run_is_exact(run):
-    done = run("late")
-    assert done.stdout.count('"RECORD"') == read_record_count(done.stderr) == 57
+    process = run("late")
+    assert process.stdout.count('"RECORD"') == read_record_count(process.stderr) == 57
 
 
 def test_record_count_of_an_interrupted_run_is_exact(tmp_path):
@@ -257,5 +261,5 @@ def test_record_count_of_an_interrupted_run_is_exact(tmp_path):
 
 
 def test_successful_connection_test_logs_no_error(run):
-    done = run("rows", "--test", code=0)
-    assert errors(done.stderr) == []
+    process = run("rows", "--test", code=0)
+    assert errors(process.stderr) == []

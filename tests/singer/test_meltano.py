@@ -50,7 +50,7 @@ def meltano(project: Path, *arguments: str, **variables: str) -> subprocess.Comp
         for name, value in os.environ.items()
         if not name.startswith(("MELTANO_", "TAP_", "TARGET_", "PYTHON"))
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [str(MELTANO.parent / "meltano"), *arguments],
         cwd=project,
         capture_output=True,
@@ -69,14 +69,14 @@ def meltano(project: Path, *arguments: str, **variables: str) -> subprocess.Comp
             **variables,
         },
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process
 
 
 def state(project: Path) -> dict[str, Any]:
     output = meltano(project, "state", "get", "dev:tap-flights-to-target-spark").stdout
-    found: dict[str, Any] = json.loads(output[output.index("{") :])
-    return found["singer_state"]
+    document: dict[str, Any] = json.loads(output[output.index("{") :])
+    return document["singer_state"]
 
 
 def bookmarks(project: Path, stream: str) -> dict[str, str]:
@@ -99,7 +99,7 @@ def test_second_run_resumes_from_the_stored_state(spark: SparkSession, project: 
     assert set(first_marks) == {"EWR", "JFK", "LGA"}
     assert all(value < FIRST_UNTIL for value in first_marks.values())
 
-    done = meltano(project, "run", "tap-flights", "target-spark", TAP_FLIGHTS_UNTIL=SECOND_UNTIL)
+    process = meltano(project, "run", "tap-flights", "target-spark", TAP_FLIGHTS_UNTIL=SECOND_UNTIL)
     second_marks = bookmarks(project, "flights")
     assert all(first_marks[origin] < second_marks[origin] for origin in first_marks)
     assert rows(spark, project) == {
@@ -107,7 +107,7 @@ def test_second_run_resumes_from_the_stored_state(spark: SparkSession, project: 
         "weather": rows_before("weather", SECOND_UNTIL),
     }
     assert "planes" not in state(project)["bookmarks"]
-    assert "Run completed" in done.stdout + done.stderr
+    assert "Run completed" in process.stdout + process.stderr
 
 
 @pytest.mark.thorough
@@ -124,8 +124,8 @@ def test_runs_of_meltano_share_an_engine(project: Path, tmp_path: Path) -> None:
     applications = []
     for until in (FIRST_UNTIL, SECOND_UNTIL):
         command = ["run", "--full-refresh", "tap-flights", "target-spark"]
-        done = meltano(project, *command, TAP_FLIGHTS_UNTIL=until, **variables)
-        applications += re.findall(r'"application": ?"([^"]+)"', done.stdout + done.stderr)
+        process = meltano(project, *command, TAP_FLIGHTS_UNTIL=until, **variables)
+        applications += re.findall(r'"application": ?"([^"]+)"', process.stdout + process.stderr)
     assert len(applications) == 2
     assert applications[0] == applications[1]
     for engine in cache.glob("engines/*/engine.json"):
@@ -138,8 +138,8 @@ def rows_before(table: str, until: str) -> int:
 
 
 def test_meltano_reads_the_taps_capabilities_and_settings(project: Path) -> None:
-    done = meltano(project, "invoke", "tap-flights", "--about", "--format=json")
-    about = json.loads(done.stdout[done.stdout.index("{") :])
+    process = meltano(project, "invoke", "tap-flights", "--about", "--format=json")
+    about = json.loads(process.stdout[process.stdout.index("{") :])
     assert about["name"] == "tap-flights"
     assert {"catalog", "discover", "state"} <= set(about["capabilities"])
     assert {"folder", "until"} <= set(about["settings"]["properties"])
@@ -156,8 +156,8 @@ def test_meltano_passes_defaults_and_converts_variables_by_kind(project: Path) -
         "TARGET_SPARK_MAX_QUARANTINED": "1%",
         "TARGET_SPARK_WRITE_MODE": "scd2",
     }
-    done = meltano(project, "config", "print", "target-spark", **variables)
-    given = {
+    process = meltano(project, "config", "print", "target-spark", **variables)
+    settings = {
         "path": "warehouse",
         "format": "delta",
         "small_runs": True,
@@ -169,9 +169,9 @@ def test_meltano_passes_defaults_and_converts_variables_by_kind(project: Path) -
         "max_quarantined": "1%",
         "write_mode": "scd2",
     }
-    printed = json.loads(done.stdout)
-    assert printed == with_defaults(given)
-    assert TargetSpark(config=printed).config == TargetSpark(config=given).config
+    printed = json.loads(process.stdout)
+    assert printed == with_defaults(settings)
+    assert TargetSpark(config=printed).config == TargetSpark(config=settings).config
 
 
 @pytest.mark.thorough
@@ -195,15 +195,15 @@ def test_printed_definition_adds_target_spark_to_a_project(tmp_path: Path) -> No
     (tmp_path / "target-spark.yml").write_text(printed.stdout)
     arguments = ("--no-install", "--from-ref", "target-spark.yml", "target-spark")
     meltano(tmp_path, "add", *arguments)
-    shown = meltano(tmp_path, "config", "list", "target-spark", "--all").stdout
-    assert "Group 1: path\n" in shown
-    assert "TARGET_SPARK_WRITE_MODE" in shown
-    assert "The table format." in shown
+    output = meltano(tmp_path, "config", "list", "target-spark", "--all").stdout
+    assert "Group 1: path\n" in output
+    assert "TARGET_SPARK_WRITE_MODE" in output
+    assert "The table format." in output
 
 
 def test_selection_in_the_project_file_reaches_the_tap(project: Path) -> None:
     output = meltano(project, "select", "tap-flights", "--list", "--all").stdout
-    shown = {name: kind for kind, name in re.findall(r"\[(\w+) *\] ([\w.]+)", output)}
-    assert shown["flights.time_hour"] == "automatic"
-    assert shown["flights.dep_delay"] == "selected"
-    assert shown["planes.tailnum"] == "excluded"
+    selection = {name: kind for kind, name in re.findall(r"\[(\w+) *\] ([\w.]+)", output)}
+    assert selection["flights.time_hour"] == "automatic"
+    assert selection["flights.dep_delay"] == "selected"
+    assert selection["planes.tailnum"] == "excluded"

@@ -62,8 +62,8 @@ def project(tmp_path: Path) -> Path:
 def logged(project: Path, *arguments: str) -> list[dict]:
     """Run Meltano with its own log as JSON; return the lines that are JSON."""
     assert MELTANO is not None
-    kept = {"PATH", "HOME", "LANG", "TMPDIR"}
-    done = subprocess.run(
+    inherited = {"PATH", "HOME", "LANG", "TMPDIR"}
+    process = subprocess.run(
         [str(MELTANO.parent / "meltano"), "--log-format=json", *arguments],
         cwd=project,
         capture_output=True,
@@ -71,14 +71,14 @@ def logged(project: Path, *arguments: str) -> list[dict]:
         timeout=300,
         check=False,
         env={
-            **{name: value for name, value in os.environ.items() if name in kept},
+            **{name: value for name, value in os.environ.items() if name in inherited},
             "MELTANO_AUTO_INSTALL": "false",
             "MELTANO_CLI_DISABLE_VERSION_CHECK": "1",
             "MELTANO_HUB_URL": "http://127.0.0.1:9",
             "MELTANO_SEND_ANONYMOUS_USAGE_STATS": "false",
         },
     )
-    lines = (done.stdout + done.stderr).splitlines()
+    lines = (process.stdout + process.stderr).splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 

@@ -99,7 +99,7 @@ class Project:
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         assert MELTANO is not None
-        kept = {"PATH", "HOME", "LANG", "TMPDIR"}
+        inherited = {"PATH", "HOME", "LANG", "TMPDIR"}
         return subprocess.Popen(
             [str(MELTANO.parent / "meltano"), *arguments],
             cwd=self.folder,
@@ -107,7 +107,7 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
             env={
-                **{name: value for name, value in os.environ.items() if name in kept},
+                **{name: value for name, value in os.environ.items() if name in inherited},
                 "MELTANO_AUTO_INSTALL": "false",
                 "MELTANO_CLI_DISABLE_VERSION_CHECK": "1",
                 "MELTANO_HUB_URL": "http://127.0.0.1:9",
@@ -129,11 +129,11 @@ class Project:
 
     def take(self) -> dict[str, list[dict[str, Any]]]:
         """Return the rows that the target wrote since the last call, by stream."""
-        found = {}
+        rows = {}
         for path in sorted(self.folder.glob("out/*.jsonl")):
-            found[path.stem] = [json.loads(line) for line in path.read_text().splitlines()]
+            rows[path.stem] = [json.loads(line) for line in path.read_text().splitlines()]
             path.unlink()
-        return found
+        return rows
 
 
 @pytest.fixture
@@ -169,9 +169,9 @@ def test_failed_tap_resumes_from_its_last_state(project):
     assert "not-to-be-said" not in output
     assert ids(project.take()["orders"]) == list(range(60))
     project.run()
-    found = project.take()
-    assert ids(found["orders"]) == list(range(59, 100))
-    assert ids(found["shops"]) == [0, 1, 2]
+    resumed = project.take()
+    assert ids(resumed["orders"]) == list(range(59, 100))
+    assert ids(resumed["shops"]) == [0, 1, 2]
 
 
 @pytest.mark.thorough
@@ -181,8 +181,8 @@ def test_rows_that_the_target_did_not_write_are_sent_again(project):
     first = ids(project.take()["orders"])
     assert first == list(range(40))
     project.run()
-    again = ids(project.take()["orders"])
-    assert set(first) | set(again) == set(range(100))
+    resumed = ids(project.take()["orders"])
+    assert set(first) | set(resumed) == set(range(100))
 
 
 @pytest.mark.thorough
@@ -198,8 +198,8 @@ def test_no_row_is_lost_after_a_signal_to_meltano(project):
     first = ids(project.take()["orders"])
     assert 0 < len(first) < 100
     project.run()
-    again = ids(project.take()["orders"])
-    assert set(first) | set(again) == set(range(100))
+    resumed = ids(project.take()["orders"])
+    assert set(first) | set(resumed) == set(range(100))
 
 
 @pytest.mark.thorough
@@ -222,9 +222,13 @@ def test_settings_come_from_the_project_and_the_environment(project):
         TAP_MOVED_SERVICE_LOGIN_PASSWORD="open",
         TAP_MOVED_SHOWN_IN="shown.json",
     )
-    shown = json.loads((project.folder / "shown.json").read_text())
-    assert shown["service"] == {"port": 443, "login": {"password": "open"}}
-    assert (shown["names"], shown["count"], shown["api_key"]) == (["a", "b"], 100, "not-to-be-said")
+    config = json.loads((project.folder / "shown.json").read_text())
+    assert config["service"] == {"port": 443, "login": {"password": "open"}}
+    assert (config["names"], config["count"], config["api_key"]) == (
+        ["a", "b"],
+        100,
+        "not-to-be-said",
+    )
 
 
 @pytest.mark.thorough
@@ -246,12 +250,12 @@ def test_selection_metadata_schema_overrides_and_a_mapper_apply(project):
     )
     for _ in range(2):
         project.meltano("run", "tap-moved", "shout", "target-moved")
-        found = project.take()
-        assert set(found) == {"orders", "shops"}
-        assert ids(found["orders"]) == list(range(100))
-    assert set(found["orders"][7]) == {"id", "updated_at", "name", "place"}
-    assert (found["orders"][7]["name"], found["orders"][7]["place"]) == ("N7!", {"city": "Bern"})
-    assert found["shops"] == [{"id": 0}, {"id": 1}, {"id": 2}]
+        rows = project.take()
+        assert set(rows) == {"orders", "shops"}
+        assert ids(rows["orders"]) == list(range(100))
+    assert set(rows["orders"][7]) == {"id", "updated_at", "name", "place"}
+    assert (rows["orders"][7]["name"], rows["orders"][7]["place"]) == ("N7!", {"city": "Bern"})
+    assert rows["shops"] == [{"id": 0}, {"id": 1}, {"id": 2}]
 
 
 def test_stream_maps_flattening_and_batches_can_be_configured(project):
@@ -266,7 +270,7 @@ def test_stream_maps_flattening_and_batches_can_be_configured(project):
         TAP_MOVED_FLATTENING_MAX_DEPTH="1",
         TAP_MOVED_BATCH_CONFIG=json.dumps(batches),
     )
-    found = project.take()
-    assert ids(found["sales"]) == list(range(10))
-    assert {"place__city", "place__street"} < set(found["sales"][0])
-    assert set(found) == {"sales", "shops"}
+    rows = project.take()
+    assert ids(rows["sales"]) == list(range(10))
+    assert {"place__city", "place__street"} < set(rows["sales"][0])
+    assert set(rows) == {"sales", "shops"}

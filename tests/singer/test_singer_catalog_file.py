@@ -36,8 +36,8 @@ def unknown_streams(*entries: dict) -> list[str]:
 
 def test_valid_catalog_is_parsed():
     assert parse_catalog(b'{"streams": []}', "k.json") == {"streams": []}
-    found = parse_catalog('\ufeff{"streams": [{"tap_stream_id": "a"}]}'.encode(), "k")
-    assert found == {"streams": [{"tap_stream_id": "a"}]}
+    catalog = parse_catalog('\ufeff{"streams": [{"tap_stream_id": "a"}]}'.encode(), "k")
+    assert catalog == {"streams": [{"tap_stream_id": "a"}]}
 
 
 @pytest.mark.parametrize(

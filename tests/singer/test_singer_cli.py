@@ -37,7 +37,7 @@ def run(tmp_path):
     """Run the tap or the target in an empty folder."""
 
     def _run(*args: str, code: int = 0, stdin: str = "", **variables: str):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, str(SCRIPT), *args],
             cwd=tmp_path,
             env={**VARIABLES, **variables},
@@ -47,8 +47,8 @@ def run(tmp_path):
             check=False,
             timeout=60,
         )
-        assert done.returncode == code, done.stderr
-        return done
+        assert process.returncode == code, process.stderr
+        return process
 
     return _run
 
@@ -77,18 +77,18 @@ def errors(text: str) -> list[str]:
     ],
 )
 def test_help_lists_every_option(run, plugin, summary, flags):
-    done = run(plugin, "--help")
-    assert summary in done.stdout
+    process = run(plugin, "--help")
+    assert summary in process.stdout
     for flag in flags.split():
-        assert f"--{flag} " in done.stdout
-    assert done.stderr == ""
+        assert f"--{flag} " in process.stdout
+    assert process.stderr == ""
 
 
 def test_version_is_one_line(run):
-    done = run("tap", "--version")
-    assert done.stdout.startswith("tap-x v")
-    assert ", tap-core v" in done.stdout
-    assert done.stdout.count("\n") == 1
+    process = run("tap", "--version")
+    assert process.stdout.startswith("tap-x v")
+    assert ", tap-core v" in process.stdout
+    assert process.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize("flags", [["--format=json"], ["--format", "JSON"]])
@@ -125,9 +125,9 @@ def test_about_is_text_by_default_and_can_be_markdown(run):
     ],
 )
 def test_invalid_option_exits_with_code_2(run, args):
-    done = run("tap", *args, code=2)
-    assert "Error:" in done.stderr
-    assert done.stdout == ""
+    process = run("tap", *args, code=2)
+    assert "Error:" in process.stderr
+    assert process.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_invalid_option_exits_with_code_2(run, args):
 )
 def test_empty_path_is_an_error_that_names_the_option(run, plugin, option):
     """As in ``--state "$STATE"`` if the variable is not set."""
-    done = run(plugin, option, "", code=2)
-    assert f"Invalid value for '{option}': The path of the file is empty." in done.stderr
+    process = run(plugin, option, "", code=2)
+    assert f"Invalid value for '{option}': The path of the file is empty." in process.stderr
 
 
 # Configuration
@@ -144,36 +144,36 @@ def test_empty_path_is_an_error_that_names_the_option(run, plugin, option):
 
 def test_all_config_errors_are_one_log_line_without_secrets(run, write):
     config = write("c.json", {"n": "many", "api_key": 12345, "fail_at": 1.5})
-    done = run("tap", "--config", config, code=1)
+    process = run("tap", "--config", config, code=1)
     faults = [
         "api_key: the value (not shown) does not fit type 'string'",
         "fail_at: 1.5 is not of type 'integer'",
         "n: 'many' is not of type 'integer'",
     ]
     together = f"Config validation failed: {'; '.join(faults)}"
-    assert errors(done.stderr) == [together]
-    assert "12345" not in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    assert errors(process.stderr) == [together]
+    assert "12345" not in process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stdout == ""
 
 
 def test_config_files_and_environment_are_merged(run, write, tmp_path):
     (tmp_path / ".env").write_text("TAP_X_API_KEY=from_dotenv\n")
     first, second = write("a.json", {"n": 1}), write("b.json", {"n": 2})
-    done = run("tap", "--config", first, "--config", second, "--config=ENV")
-    assert types(done.stdout).count("RECORD") == 2
-    done = run("tap", "--config", first, "--config", "ENV", "--config", second, TAP_X_N="4")
-    assert types(done.stdout).count("RECORD") == 4
+    process = run("tap", "--config", first, "--config", second, "--config=ENV")
+    assert types(process.stdout).count("RECORD") == 2
+    process = run("tap", "--config", first, "--config", "ENV", "--config", second, TAP_X_N="4")
+    assert types(process.stdout).count("RECORD") == 4
 
 
 def test_environment_is_used_only_with_config_env(run, write):
-    done = run("tap", "--config", write("a.json", {}), code=1, TAP_X_API_KEY="k")
-    assert errors(done.stderr) == ["Config validation failed: 'api_key' is a required property"]
+    process = run("tap", "--config", write("a.json", {}), code=1, TAP_X_API_KEY="k")
+    assert errors(process.stderr) == ["Config validation failed: 'api_key' is a required property"]
 
 
 def test_missing_or_invalid_config_file_is_an_error(run, write):
-    done = run("tap", "--config", "nowhere.json", "--config", write("b.json", "{"), code=1)
-    [line] = errors(done.stderr)
+    process = run("tap", "--config", "nowhere.json", "--config", write("b.json", "{"), code=1)
+    [line] = errors(process.stderr)
     first = "Configuration file 'nowhere.json' does not exist; Configuration file"
     assert line.startswith(f"Config validation failed: {first}")
     assert "is not JSON" in line
@@ -211,33 +211,33 @@ def test_discovery_accepts_a_state(run, write):
 
 
 def test_dynamic_discovery_requires_a_valid_configuration(run, write):
-    done = run("dynamic", "--discover", "--config", write("c.json", {}), code=1)
-    assert errors(done.stderr) == ["Config validation failed: 'api_key' is a required property"]
-    assert done.stdout == ""
+    process = run("dynamic", "--discover", "--config", write("c.json", {}), code=1)
+    assert errors(process.stderr) == ["Config validation failed: 'api_key' is a required property"]
+    assert process.stdout == ""
     assert "numbers" in run("dynamic", "--discover", "--config", write("c.json", GOOD)).stdout
 
 
 @pytest.mark.parametrize("flags", [["--test"], ["--test=all"], ["--test", "all"]])
 def test_test_option_emits_one_record_per_stream(run, write, flags):
-    done = run("tap", *flags, "--config", write("c.json", GOOD))
-    assert types(done.stdout).count("RECORD") == 1
+    process = run("tap", *flags, "--config", write("c.json", GOOD))
+    assert types(process.stdout).count("RECORD") == 1
 
 
 @pytest.mark.parametrize("flags", [["--test=schema"], ["--test", "schema"]])
 def test_test_schema_option_emits_no_record(run, write, flags):
-    done = run("tap", "--config", write("c.json", GOOD), *flags)
-    assert types(done.stdout) == ["SCHEMA"]
+    process = run("tap", "--config", write("c.json", GOOD), *flags)
+    assert types(process.stdout) == ["SCHEMA"]
 
 
 def test_test_option_accepts_a_catalog(run, write):
     catalog = json.loads(run("tap", "--discover").stdout)
     metadata = catalog["streams"][0]["metadata"]
-    next(each for each in metadata if each["breadcrumb"] == ["properties", "text"])["metadata"][
+    next(entry for entry in metadata if entry["breadcrumb"] == ["properties", "text"])["metadata"][
         "selected"
     ] = False
     args = ["--config", write("c.json", GOOD), "--catalog", write("k.json", catalog)]
-    done = run("tap", *args, "--test")
-    record = next(each for each in messages(done.stdout) if each["type"] == "RECORD")
+    process = run("tap", *args, "--test")
+    record = next(entry for entry in messages(process.stdout) if entry["type"] == "RECORD")
     assert record["record"] == {"id": 0}
 
 
@@ -247,13 +247,17 @@ def test_test_option_accepts_a_catalog(run, write):
 def test_sync_resumes_from_a_state_file_of_several_lines(run, write):
     config = write("c.json", {**GOOD, "n": 5})
     first = run("tap", "--config", config)
-    states = [each["value"] for each in messages(first.stdout) if each["type"] == "STATE"]
+    states = [message["value"] for message in messages(first.stdout) if message["type"] == "STATE"]
     lines = "".join(f"{json.dumps(state)}\n" for state in states)
-    done = run("tap", "--config", config, "--state", write("s.json", lines + '{"torn'))
-    records = [each["record"]["id"] for each in messages(done.stdout) if each["type"] == "RECORD"]
+    resumed = run("tap", "--config", config, "--state", write("s.json", lines + '{"torn'))
+    records = [
+        message["record"]["id"]
+        for message in messages(resumed.stdout)
+        if message["type"] == "RECORD"
+    ]
     assert records == [4]
     piped = run("tap", "--config", config, "--state", "-", stdin=lines)
-    assert types(piped.stdout) == types(done.stdout)
+    assert types(piped.stdout) == types(resumed.stdout)
 
 
 def test_unusable_state_or_catalog_is_reported(run, write):
@@ -265,10 +269,10 @@ def test_unusable_state_or_catalog_is_reported(run, write):
         ("--catalog", write("k.json", '{"streams": 1}'), "has no list of 'streams'"),
         ("--catalog", write("l.json", "{"), "is not JSON"),
     ):
-        done = run("tap", "--config", config, flag, path, code=1)
-        assert sentence in errors(done.stderr)[0]
-        assert "Traceback" not in done.stderr
-        assert done.stdout == ""
+        process = run("tap", "--config", config, flag, path, code=1)
+        assert sentence in errors(process.stderr)[0]
+        assert "Traceback" not in process.stderr
+        assert process.stdout == ""
 
 
 def test_unknown_streams_and_properties_of_a_catalog_are_logged(run, write):
@@ -276,10 +280,10 @@ def test_unknown_streams_and_properties_of_a_catalog_are_logged(run, write):
     catalog["streams"][0]["schema"]["properties"]["new"] = {"type": "string"}
     catalog["streams"].append({**catalog["streams"][0], "tap_stream_id": "x", "stream": "x"})
     args = ["--config", write("c.json", GOOD), "--catalog", write("k.json", catalog)]
-    done = run("tap", *args)
-    assert "The catalog's stream 'numbers' has unknown properties: new" in done.stderr
-    assert "The catalog has streams that this tap does not: x" in done.stderr
-    assert types(done.stdout).count("RECORD") == 3
+    process = run("tap", *args)
+    assert "The catalog's stream 'numbers' has unknown properties: new" in process.stderr
+    assert "The catalog has streams that this tap does not: x" in process.stderr
+    assert types(process.stdout).count("RECORD") == 3
 
 
 def test_catalog_entry_without_a_schema_is_an_error_with_the_stream(run, write):
@@ -289,17 +293,17 @@ def test_catalog_entry_without_a_schema_is_an_error_with_the_stream(run, write):
 
 
 def test_records_before_an_error_of_the_tap_are_written(run, write):
-    done = run("tap", "--config", write("c.json", {**GOOD, "fail_at": 2}), code=1)
-    assert types(done.stdout).count("RECORD") == 2
-    assert "ValueError: no number 2" in done.stderr
-    assert "Traceback" in done.stderr
-    assert "no number 2" in errors(done.stderr)
+    process = run("tap", "--config", write("c.json", {**GOOD, "fail_at": 2}), code=1)
+    assert types(process.stdout).count("RECORD") == 2
+    assert "ValueError: no number 2" in process.stderr
+    assert "Traceback" in process.stderr
+    assert "no number 2" in errors(process.stderr)
 
 
 def test_python_warnings_go_to_the_log(run, write):
-    done = run("tap", "--config", write("c.json", {**GOOD, "warn": True}))
-    assert " | WARNING  | py.warnings " in done.stderr
-    assert "an old way" in done.stderr
+    process = run("tap", "--config", write("c.json", {**GOOD, "warn": True}))
+    assert " | WARNING  | py.warnings " in process.stderr
+    assert "an old way" in process.stderr
 
 
 def test_closed_output_pipe_is_reported_without_a_traceback(write):
@@ -332,10 +336,10 @@ def test_signal_ends_the_sync_with_a_state_and_exit_code_0(write):
         while b'"id":2' not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGTERM)
-        rest = process.stdout.read().decode()
+        output = process.stdout.read().decode()
         assert process.wait(timeout=60) == 0
         process.stderr.read()
-    assert types(rest)[-1] == "STATE"
+    assert types(output)[-1] == "STATE"
 
 
 # Targets
@@ -354,12 +358,12 @@ def test_exit_code_of_a_target_is_that_of_the_process(run, write):
 
 
 def test_target_reports_invalid_config_and_unreadable_input(run, write):
-    done = run("target", "--config", write("c.json", {}), code=1)
+    process = run("target", "--config", write("c.json", {}), code=1)
     fault = "'path' is a required property"
-    assert errors(done.stderr) == [f"Config validation failed: {fault}"]
+    assert errors(process.stderr) == [f"Config validation failed: {fault}"]
     config = write("c.json", {"path": "there"})
-    done = run("target", "--config", config, "--input", "nowhere", code=1)
-    assert errors(done.stderr) == ["Input 'nowhere' cannot be read: No such file or directory"]
+    process = run("target", "--config", config, "--input", "nowhere", code=1)
+    assert errors(process.stderr) == ["Input 'nowhere' cannot be read: No such file or directory"]
 
 
 # Start-up
@@ -377,8 +381,8 @@ def test_startup_does_not_import_heavy_packages(run, flag):
 
 
 def test_sync_with_a_simple_config_does_not_import_validators(run, write):
-    done = run("tap", "--config", write("c.json", GOOD), LOADED="1")
-    assert "RECORD" in done.stdout
-    names = {name.split(".")[0] for name in done.stderr.split()}
+    process = run("tap", "--config", write("c.json", GOOD), LOADED="1")
+    assert "RECORD" in process.stdout
+    names = {name.split(".")[0] for name in process.stderr.split()}
     assert "tap_core" in names
     assert names & {"jsonschema", "pydantic", "rich", "argparse", "dotenv"} == set()

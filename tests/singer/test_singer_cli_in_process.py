@@ -67,7 +67,7 @@ def test_typer_cli_runner_accepts_the_command(monkeypatch):
 
 def test_click_option_added_by_a_plugin_is_called(capsys):
     """target-snowflake adds such an option to its command."""
-    seen = []
+    calls = []
 
     class Foreign:
         name = "initialize"
@@ -75,7 +75,7 @@ def test_click_option_added_by_a_plugin_is_called(capsys):
         default = expose_value = False
 
         def callback(self, ctx, param, value):
-            seen.append((param.name, value))
+            calls.append((param.name, value))
 
         def add_to_parser(self, parser, ctx):
             parser.add_option(
@@ -90,8 +90,8 @@ def test_click_option_added_by_a_plugin_is_called(capsys):
         return ended.value.code
 
     assert run("--version") == 0
-    assert seen == []
+    assert calls == []
     assert run("--initialize", "--version") == 0
-    assert seen == [("initialize", True)]
+    assert calls == [("initialize", True)]
     assert run("--help") == 0
     assert "--discover" in capsys.readouterr().out

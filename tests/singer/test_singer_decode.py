@@ -78,9 +78,9 @@ def lines(*messages: object) -> bytes:
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 
-def record(body: object, stream: str = "a", **more: object) -> dict[str, object]:
+def record(body: object, stream: str = "a", **fields: object) -> dict[str, object]:
     """Return a RECORD message."""
-    return {"type": "RECORD", "stream": stream, "record": body, **more}
+    return {"type": "RECORD", "stream": stream, "record": body, **fields}
 
 
 def test_each_message_becomes_its_event() -> None:
@@ -189,8 +189,8 @@ def test_lone_surrogate_makes_only_its_record_text() -> None:
         Checkpoint(state),
         (StreamId("a\ufffd"), None, json.dumps(late.decode()).encode(), None),
     ]
-    whole = rb'{"a":"\uD83D\uDE00 \\ud83d \u00e9"}'
-    assert split_chunks(decode(line(whole).replace(rb"\ude00", b"", 1))) == [(A, None, whole, None)]
+    valid = rb'{"a":"\uD83D\uDE00 \\ud83d \u00e9"}'
+    assert split_chunks(decode(line(valid).replace(rb"\ude00", b"", 1))) == [(A, None, valid, None)]
     assert split_chunks(decode(line(rb'{"a":1.50}'))) == [
         (StreamId("a\ufffd"), None, b'{"a":1.50}', None)
     ]
@@ -245,14 +245,14 @@ BAD_LINES = {
 }
 
 
-@pytest.mark.parametrize("line,why", BAD_LINES.values(), ids=BAD_LINES.keys())
-def test_invalid_line_is_reported_after_the_events_before_it(line: bytes, why: str) -> None:
+@pytest.mark.parametrize("line,reason", BAD_LINES.values(), ids=BAD_LINES.keys())
+def test_invalid_line_is_reported_after_the_events_before_it(line: bytes, reason: str) -> None:
     before = lines({"type": "STATE", "value": 1}, record({"n": 1}), record({"n": 2}))
     events, error = decode_leniently(before + line + b"\n" + lines(record({"n": 3})))
     assert split_chunks(events) == split_chunks(decode(before))
     assert error is not None
     assert error.startswith("Line 4 is not a Singer message (")
-    assert why in error
+    assert reason in error
     assert len(error) < 500
 
 
@@ -278,16 +278,16 @@ def test_unknown_message_type_is_not_shown_if_row_values_are_hidden(
 
 
 def test_input_ending_within_a_message_is_truncated() -> None:
-    whole = lines(record({"n": 1}))
+    complete = lines(record({"n": 1}))
     decoder = SingerReader()
-    assert len(list(decoder.feed(whole + whole[:-5]))) == 1
+    assert len(list(decoder.feed(complete + complete[:-5]))) == 1
     with pytest.raises(TruncatedInputLine, match=r"ended within a message. Line 2 is not"):
         list(decoder.close())
 
 
 def test_very_long_line_in_small_blocks_is_read_in_linear_time() -> None:
     text = lines(record({"x": "é" * 3_000_000}))
-    blocks = [text[at : at + 4096] for at in range(0, len(text), 4096)]
+    blocks = [text[start : start + 4096] for start in range(0, len(text), 4096)]
     (event,) = decode(*blocks)
     assert isinstance(event, Rows)
     assert json.loads(event.rows[0]) == {"x": "é" * 3_000_000}
@@ -302,9 +302,9 @@ def test_incomplete_utf8_in_a_very_long_line_is_refused() -> None:
     assert "UTF-8" in error
 
 
-def cut(text: bytes, places: list[int]) -> list[bytes]:
-    """Return the text in blocks that end at these places."""
-    bounds = [0, *sorted(place % (len(text) + 1) for place in places), len(text)]
+def cut(text: bytes, positions: list[int]) -> list[bytes]:
+    """Return the text in blocks that end at these positions."""
+    bounds = [0, *sorted(position % (len(text) + 1) for position in positions), len(text)]
     return [text[start:end] for start, end in itertools.pairwise(bounds)]
 
 
@@ -328,20 +328,20 @@ MESSAGES = st.one_of(
     st.none() | st.tuples(st.integers(0, 5000), st.binary(max_size=3)),
 )
 def test_chunk_boundaries_of_the_input_do_not_change_the_result(
-    text: bytes, places: list[int], damage: tuple[int, bytes] | None
+    text: bytes, positions: list[int], damage: tuple[int, bytes] | None
 ) -> None:
     if damage is not None:
-        at = damage[0] % (len(text) + 1)
-        text = text[:at] + damage[1] + text[at:]
-    whole, error = decode_leniently(text)
-    parts, same_error = decode_leniently(*cut(text, places))
-    assert split_chunks(parts) == split_chunks(whole)
+        position = damage[0] % (len(text) + 1)
+        text = text[:position] + damage[1] + text[position:]
+    expected, error = decode_leniently(text)
+    parts, same_error = decode_leniently(*cut(text, positions))
+    assert split_chunks(parts) == split_chunks(expected)
     assert same_error == error
 
 
 @given(st.binary(), st.lists(st.integers(0, 100), max_size=4))
-def test_any_bytes_raise_only_decoder_errors(text: bytes, places: list[int]) -> None:
-    assert decode_leniently(*cut(text, places)) == decode_leniently(text)
+def test_any_bytes_raise_only_decoder_errors(text: bytes, positions: list[int]) -> None:
+    assert decode_leniently(*cut(text, positions)) == decode_leniently(text)
 
 
 # More levels than any version of Python decodes: 3.12 and 3.13 decode several thousand.
@@ -413,8 +413,8 @@ def measure_peak(line: bytes) -> tuple[float, str]:
     tracemalloc.start()
     try:
         list(SingerReader().feed(line))
-    except (BatchFileError, InvalidInputLine) as found:
-        error = str(found)
+    except (BatchFileError, InvalidInputLine) as caught:
+        error = str(caught)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return peak / len(line), error

@@ -100,8 +100,8 @@ def test_chunk_becomes_one_line_per_row(rows, name):
     except UnicodeEncodeError:
         return
     text = lines(Rows(StreamId(name), [encode_body(row) for row in rows], extracted_at=AT))
-    found = [json.loads(line) for line in text.split(b"\n")[:-1]]
-    assert found == [
+    messages = [json.loads(line) for line in text.split(b"\n")[:-1]]
+    assert messages == [
         {"type": "RECORD", "stream": name, "record": row, "time_extracted": AT} for row in rows
     ]
 
@@ -146,11 +146,11 @@ def test_partial_writes_to_a_pipe_are_completed(blocking, monkeypatch):
     reader, writer = os.pipe()
     os.set_blocking(writer, blocking)
     data = bytes(range(256)) * 4_000
-    found = []
+    blocks = []
 
     def read():
         while block := os.read(reader, 7_777):
-            found.append(block)
+            blocks.append(block)
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -159,7 +159,7 @@ def test_partial_writes_to_a_pipe_are_completed(blocking, monkeypatch):
         write_to_stdout(data)
     thread.join()
     os.close(reader)
-    assert b"".join(found) == data
+    assert b"".join(blocks) == data
 
 
 def test_buffered_text_is_written_before_the_lines(tmp_path, monkeypatch):
@@ -181,8 +181,8 @@ def test_output_without_a_file_descriptor_gets_text(monkeypatch):
 def test_lone_surrogates_in_a_schema_become_question_marks():
     """singer_sdk writes such a schema, with escapes."""
     event = SchemaEvent(StreamId("a\ud83d"), {"properties": {"b\ud83d": {}}}, (), None)
-    found = json.loads(lines(event))
-    assert (found["stream"], found["schema"]) == ("a?", {"properties": {"b?": {}}})
+    message = json.loads(lines(event))
+    assert (message["stream"], message["schema"]) == ("a?", {"properties": {"b?": {}}})
 
 
 def test_numbers_in_a_state_keep_their_digits_in_a_message():
@@ -224,10 +224,10 @@ def test_message_is_encoded_like_format_message(message):
     "message", [MESSAGES[0], *MESSAGES[2:4], MESSAGES[5]], ids=lambda one: type(one).__name__
 )
 def test_message_round_trips_through_an_event(message):
-    [found] = to_messages(to_event(message, lambda record: record))
+    [result] = to_messages(to_event(message, lambda record: record))
     if isinstance(message, SchemaMessage) and message.key_properties is None:
         message = SchemaMessage("a", {"properties": {}}, [])
-    assert found == message
+    assert result == message
 
 
 def test_state_message_round_trips_through_an_event():

@@ -53,8 +53,8 @@ from singer_sdk import singerlib as singer
 {CASES}
 print(json.dumps([[singer.format_message(m), repr(m.to_dict())] for m in messages]))
 """
-    done = subprocess.run([str(PEER), "-c", program], check=True, capture_output=True, text=True)
-    for message, (text, fields) in zip(make_messages(), json.loads(done.stdout), strict=True):
+    process = subprocess.run([str(PEER), "-c", program], check=True, capture_output=True, text=True)
+    for message, (text, fields) in zip(make_messages(), json.loads(process.stdout), strict=True):
         assert repr(message.to_dict()) == fields
         ours = json.loads(format_message(message), parse_float=str)
         assert ours == json.loads(text, parse_float=str)

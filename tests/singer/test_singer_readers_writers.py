@@ -78,10 +78,10 @@ def messages(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def without_times(found):
-    for message in found:
+def without_times(documents):
+    for message in documents:
         message.pop("time_extracted", None)
-    return found
+    return documents
 
 
 # Writers
@@ -90,9 +90,9 @@ def without_times(found):
 @pytest.mark.parametrize("kind", [SimpleSingerWriter, MsgSpecWriter])
 def test_writer_writes_each_line_immediately(kind):
     raw = io.BytesIO()
-    at = datetime(2024, 1, 2, tzinfo=timezone.utc)
+    moment = datetime(2024, 1, 2, tzinfo=timezone.utc)
     with redirect_stdout(io.TextIOWrapper(raw)) as out:
-        kind().write_message(RecordMessage("a", {"d": Decimal("1.10"), "x": at, "n": None}))
+        kind().write_message(RecordMessage("a", {"d": Decimal("1.10"), "x": moment, "n": None}))
         assert raw.getvalue() == (
             b'{"type":"RECORD","stream":"a","record":{"d":1.10,"x":"2024-01-02T00:00:00%b","n":null}}\n'
             % {SimpleSingerWriter: b"+00:00", MsgSpecWriter: b"Z"}[kind]
@@ -149,25 +149,25 @@ def test_message_written_by_the_author_comes_after_the_previous_rows():
 
             return [Talking(self)]
 
-    found = messages(sync_output(Own()))
-    assert [message["type"] for message in found] == ["SCHEMA", "RECORD", "STATE", "STATE"]
-    assert found[2]["value"] == {"by": "hand"}
+    written = messages(sync_output(Own()))
+    assert [message["type"] for message in written] == ["SCHEMA", "RECORD", "STATE", "STATE"]
+    assert written[2]["value"] == {"by": "hand"}
 
 
 def test_message_writer_may_be_replaced():
-    seen = []
+    texts = []
 
     class Writer(GenericSingerWriter):
         def serialize_message(self, message):
             return str(message.type)
 
         def write_message(self, message):
-            seen.append(self.format_message(message))
+            texts.append(self.format_message(message))
 
     tap = NumbersTap()
     tap.message_writer = Writer()
     tap.sync_all()
-    assert [each.rpartition(".")[2] for each in seen] == ["SCHEMA", "RECORD", "STATE"]
+    assert [text.rpartition(".")[2] for text in texts] == ["SCHEMA", "RECORD", "STATE"]
 
 
 # Readers
@@ -175,11 +175,11 @@ def test_message_writer_may_be_replaced():
 
 @pytest.mark.parametrize("kind", [SimpleSingerReader, MsgSpecReader])
 def test_reader_passes_each_message_to_its_callback(kind, monkeypatch):
-    seen = []
-    callbacks = dict.fromkeys(("SCHEMA", "RECORD", "STATE"), seen.append)
+    received = []
+    callbacks = dict.fromkeys(("SCHEMA", "RECORD", "STATE"), received.append)
     counts = kind().process_lines(io.StringIO("".join(LINES)), callbacks)
     assert counts == {"SCHEMA": 1, "RECORD": 1, "STATE": 1}
-    assert seen[1]["record"] == {"id": Decimal("1.10")}
+    assert received[1]["record"] == {"id": Decimal("1.10")}
     monkeypatch.setattr(sys, "stdin", io.StringIO(LINES[2]))
     assert kind().process_lines(None, callbacks) == {"STATE": 1}
 
@@ -206,8 +206,8 @@ def test_target_works_with_default_and_overridden_readers(kind, capsys):
 
     for reader in (kind, Reading):
         NotingTarget.notes.clear()
-        own = type("Own", (NotingTarget,), {"message_reader_class": reader})
-        target = own(config={})
+        target_class = type("Own", (NotingTarget,), {"message_reader_class": reader})
+        target = target_class(config={})
         assert is_default_reader(target.message_reader) is (reader is kind)
         target.listen(io.StringIO("".join(LINES)))
         assert NotingTarget.notes == [{"id": Decimal("1.10")}]

@@ -26,12 +26,12 @@ pytestmark = [
 def run(sdk: str, name: str, folder: Path, config: dict, messages: bytes = b"") -> bytes:
     path = folder / f"{name}.json"
     path.write_text(json.dumps(config))
-    words = [str(PEER), str(PROGRAM), name]
+    command = [str(PEER), str(PROGRAM), name]
     if sdk == "ours":
         plugin = f"{PROGRAM.stem}:{CLASSES[name]}"
-        words = [sys.executable, "-m", "tap_core", "run", plugin]
-    done = subprocess.run(
-        [*words, "--config", str(path)],
+        command = [sys.executable, "-m", "tap_core", "run", plugin]
+    process = subprocess.run(
+        [*command, "--config", str(path)],
         input=messages,
         capture_output=True,
         check=False,
@@ -39,8 +39,8 @@ def run(sdk: str, name: str, folder: Path, config: dict, messages: bytes = b"") 
         if sdk == "ours"
         else None,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -73,20 +73,20 @@ def sink_calls(
 @pytest.mark.parametrize("emits", [True, False])
 def test_version_is_activated_before_and_after_the_rows(emits, sent) -> None:
     """singer_sdk activates it only before them."""
-    found = {}
+    sequences = {}
     for sdk in ("ours", "peer"):
         messages = [json.loads(line) for line in sent(sdk, emits=emits).splitlines()]
-        found[sdk] = [
+        sequences[sdk] = [
             (message["type"], message["stream"], "version" in message)
             for message in messages
             if message["type"] != "STATE"
         ]
     last = ("ACTIVATE_VERSION", "full", True)
-    again = 4 + 1  # SCHEMA, ACTIVATE_VERSION and three rows are before it
+    position = 4 + 1  # SCHEMA, ACTIVATE_VERSION and three rows are before it
     if emits:
-        assert found["ours"].pop(again) == last
-    assert found["ours"] == found["peer"]
-    assert (last in found["peer"]) is emits
+        assert sequences["ours"].pop(position) == last
+    assert sequences["ours"] == sequences["peer"]
+    assert (last in sequences["peer"]) is emits
 
 
 @pytest.mark.every_nth_case(5)
