@@ -14,7 +14,7 @@ import pytest
 
 from tests.batch.files import batch_config, numbers, read_batch_rows
 from tests.peers import missing_reason, peer_python
-from tests.sync.syncing import parsed
+from tests.sync.syncing import parse_messages
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +55,7 @@ def taps(tmp_path_factory):
 
 @pytest.mark.parametrize("form, compression", FORMS)
 def test_files_and_file_names_are_those_of_singer_sdk(taps, form, compression):
-    ours, theirs = (parsed(taps(side, form, compression)) for side in SIDES)
+    ours, theirs = (parse_messages(taps(side, form, compression)) for side in SIDES)
     batches = [
         [message for message in side if message["type"] == "BATCH"] for side in (ours, theirs)
     ]
@@ -73,7 +73,7 @@ def mask_random_part(path):
 
 
 def test_state_follows_each_batch_as_in_singer_sdk(taps):
-    ours, theirs = (parsed(taps(side, "jsonl", "gzip")) for side in SIDES)
+    ours, theirs = (parse_messages(taps(side, "jsonl", "gzip")) for side in SIDES)
     assert [values(message) for message in ours if message["type"] in {"BATCH", "STATE"}] == [
         values(message) for message in theirs if message["type"] in {"BATCH", "STATE"}
     ]
@@ -103,4 +103,4 @@ def test_each_target_reads_the_batch_files_of_the_other_sdk(
     assert [row["name"] for row in rows][1:3] == ["name 1 \u00e4", None]
     assert [row["deep"] for row in rows] == [{"a": n} for n in range(8)]
     assert [float(row["price"]) for row in rows] == [n * 1.25 for n in range(8)]
-    assert parsed(b'{"value":' + process.stdout.splitlines()[-1] + b"}\n")
+    assert parse_messages(b'{"value":' + process.stdout.splitlines()[-1] + b"}\n")

@@ -17,7 +17,7 @@ from tap_core.streams.graphql import GraphQLStream
 from tap_core.streams.rest import RESTStream, _HTTPStream
 from tests.http.server import ReceivedRequest, Reply, serving
 from tests.peers import missing_reason, peer_python
-from tests.sync.syncing import of, parsed
+from tests.sync.syncing import of, parse_messages
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,14 +44,14 @@ pytestmark = [
 ]
 
 
-def api(asked: ReceivedRequest) -> Reply:
+def api(request: ReceivedRequest) -> Reply:
     """Return the reply of the API to a request."""
-    name = asked.path.strip("/").split("/")[-1]
-    return ANSWERS.get(name, parts)(asked)
+    name = request.path.strip("/").split("/")[-1]
+    return ANSWERS.get(name, parts)(request)
 
 
-def projects(asked: ReceivedRequest) -> Reply:
-    if "token" in asked.query:
+def projects(request: ReceivedRequest) -> Reply:
+    if "token" in request.query:
         return Reply(b'{"data": [{"id": 3, "name": null, "cost": 0.10}], "meta": {}}')
     return Reply(
         '{"data": [{"id": 1, "name": "é", "cost": 12345678901234567890.5},'
@@ -59,46 +59,46 @@ def projects(asked: ReceivedRequest) -> Reply:
     )
 
 
-def issues(asked: ReceivedRequest) -> Reply:
-    number = int(asked.query["page"][0])
+def issues(request: ReceivedRequest) -> Reply:
+    number = int(request.query["page"][0])
     rows = [
         {"id": 10 * number + n, "updated_at": f"2024-01-0{4 - n}T0{number}:00:00Z", "state": n}
         for n in range(2)
     ]
-    return Reply({"data": [] if "p%2F3" in asked.path else rows, "meta": {"more": number < 3}})
+    return Reply({"data": [] if "p%2F3" in request.path else rows, "meta": {"more": number < 3}})
 
 
-def search(asked: ReceivedRequest) -> Reply:
-    offset = json.loads(asked.body)["offset"]
+def search(request: ReceivedRequest) -> Reply:
+    offset = json.loads(request.body)["offset"]
     return Reply([{"id": offset + n} for n in range(2 if offset < 4 else 1)])
 
 
-def form(asked: ReceivedRequest) -> Reply:
-    offset = 0 if b"offset=0" in asked.body else 2
+def form(request: ReceivedRequest) -> Reply:
+    offset = 0 if b"offset=0" in request.body else 2
     return Reply([{"id": offset + n} for n in range(2 - offset)])
 
 
-def posted(asked: ReceivedRequest) -> Reply:
-    return search(asked) if asked.body.startswith(b"{") else form(asked)
+def posted(request: ReceivedRequest) -> Reply:
+    return search(request) if request.body.startswith(b"{") else form(request)
 
 
-def events(asked: ReceivedRequest) -> Reply:
-    if "cursor" in asked.query:
+def events(request: ReceivedRequest) -> Reply:
+    if "cursor" in request.query:
         return Reply(b'{"data": [{"id": 5, "big": 123456789012345678901234567890}]}')
-    if len(asked.query) == 1:
+    if len(request.query) == 1:
         return Reply("", 500)
     return Reply({"data": [{"id": 3}, {"id": 4}]}, headers={"X-Next-Page": "c 2"})
 
 
-def parts(asked: ReceivedRequest) -> Reply:
-    return Reply({"data": [{"id": len(asked.path)}], "meta": {"next": ""}})
+def parts(request: ReceivedRequest) -> Reply:
+    return Reply({"data": [{"id": len(request.path)}], "meta": {"next": ""}})
 
 
-def legacy(asked: ReceivedRequest) -> Reply:
-    return Reply({"data": [{"id": 1}], "meta": {"next": None if "token" in asked.query else 7}})
+def legacy(request: ReceivedRequest) -> Reply:
+    return Reply({"data": [{"id": 1}], "meta": {"next": None if "token" in request.query else 7}})
 
 
-def graphql(asked: ReceivedRequest) -> Reply:
+def graphql(request: ReceivedRequest) -> Reply:
     return Reply({"data": {"cities": [{"id": 1, "rate": 0.5}, {"id": 2, "rate": None}]}})
 
 
@@ -115,9 +115,9 @@ ANSWERS = {
 class Side:
     """The requests that one SDK sent and the messages that it wrote."""
 
-    def __init__(self, asked: list[ReceivedRequest], output: bytes) -> None:
-        self.asked = asked
-        self.messages = parsed(output)
+    def __init__(self, requests: list[ReceivedRequest], output: bytes) -> None:
+        self.asked = requests
+        self.messages = parse_messages(output)
 
 
 @pytest.fixture(scope="module")
@@ -141,33 +141,33 @@ def run(sdk: str, folder: Path, server: Any) -> Side:
     python, path = sys.executable, f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     if sdk != "tap_core":
         python, path = str(PEER), ""
-    done = subprocess.run(
+    process = subprocess.run(
         [python, "-W", "ignore", tap.name, "--config", "config.json", "--state", "state.json"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return Side(list(server.asked), done.stdout)
+    assert process.returncode == 0, process.stderr.decode()
+    return Side(list(server.asked), process.stdout)
 
 
 def test_requests_and_their_order_equal_those_of_singer_sdk(sides):
-    def comparable(asked: ReceivedRequest) -> tuple[Any, ...]:
-        headers = {name: value for name, value in asked.headers.items() if name != "User-Agent"}
-        return asked.method, asked.path, asked.query, headers, asked.body
+    def comparable(request: ReceivedRequest) -> tuple[Any, ...]:
+        headers = {name: value for name, value in request.headers.items() if name != "User-Agent"}
+        return request.method, request.path, request.query, headers, request.body
 
-    ours, theirs = ([comparable(asked) for asked in sides[sdk].asked] for sdk in SDKS)
+    ours, theirs = ([comparable(request) for request in sides[sdk].asked] for sdk in SDKS)
     assert ours == theirs
     assert len(ours) > 20
 
 
 def test_records_and_their_order_equal_those_of_singer_sdk(sides):
     def records(side: Side) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {}
+        grouped: dict[str, list[Any]] = {}
         for message in of(side.messages, "RECORD"):
-            found.setdefault(message["stream"], []).append(message["record"])
-        return found
+            grouped.setdefault(message["stream"], []).append(message["record"])
+        return grouped
 
     ours, theirs = (records(sides[sdk]) for sdk in SDKS)
     assert ours == theirs
@@ -201,8 +201,8 @@ print(json.dumps(found))
 
 
 def test_http_classes_have_all_members_of_singer_sdk():
-    done = subprocess.run([str(PEER), "-c", _SIGNATURES], capture_output=True, check=True)
-    theirs = json.loads(done.stdout)
+    process = subprocess.run([str(PEER), "-c", _SIGNATURES], capture_output=True, check=True)
+    theirs = json.loads(process.stdout)
     wrong = []
     for kind in (_HTTPStream, RESTStream, GraphQLStream):
         for name, parameters in theirs[kind.__name__].items():

@@ -12,7 +12,16 @@ from tap_core.incremental.request_options import RequestOption
 from tap_core.sync.connection_test import read_one_record
 from tests.http.server import Reply, Server, serving
 from tests.incremental.apis import FROM, Api, dated, get_bookmark, make_dated_records
-from tests.sync.syncing import INTEGER, Output, failed, hooked, make, schema, stream, sync
+from tests.sync.syncing import (
+    INTEGER,
+    Output,
+    make,
+    schema,
+    stream,
+    sync,
+    sync_until_error,
+    with_hook,
+)
 
 ARTICLES = make_dated_records(
     "2023-01-02T00:00:00Z",
@@ -37,10 +46,10 @@ def server():
         yield running_server
 
 
-@pytest.fixture(params=["compiled", "hooked"])
+@pytest.fixture(params=["compiled", "with_hook"])
 def on_path(request: pytest.FixtureRequest) -> Any:
     """The compiled and the hook path of records; both must give the same output."""
-    return (lambda kind: kind) if request.param == "compiled" else hooked
+    return (lambda kind: kind) if request.param == "compiled" else with_hook
 
 
 def make_state(value: Any, **fields: Any) -> dict[str, Any]:
@@ -114,7 +123,7 @@ def test_failed_sync_resumes_from_the_last_completed_window(server: Server, on_p
     api.fails_at = "2023-01-21T00:00:00Z"
     kind = on_path(dated(**STEPS))
     config = {"url": server.url}
-    broken, _ = failed(FatalAPIError, kind, config=config)
+    broken, _ = sync_until_error(FatalAPIError, kind, config=config)
     assert get_bookmark(broken.states[-1]) == "2023-01-15T07:30:58Z"
     api.fails_at = None
     api.server.asked.clear()
@@ -164,11 +173,11 @@ def test_start_after_the_end_sends_no_request_and_is_logged(
 
 def test_invalid_start_date_is_an_error_that_names_the_stream(server: Server) -> None:
     kind = dated(start_datetime=lambda config: config["start_date"])
-    _, error = failed(ConfigurationError, kind, config={"url": server.url, "start_date": "soon"})
+    _, error = sync_until_error(ConfigurationError, kind, config={"url": server.url, "start_date": "soon"})
     assert "'articles'" in str(error)
     assert "start_datetime" in str(error)
     assert str(error).endswith(" It comes from the setting 'start_date'.")
-    _, error = failed(ConfigurationError, kind, config={"url": server.url})
+    _, error = sync_until_error(ConfigurationError, kind, config={"url": server.url})
     assert "start_date" in str(error)
 
 
@@ -447,7 +456,7 @@ def test_shared_bookmark_advances_when_all_contexts_are_complete(
     api.fails_at = "2023-01-21T00:00:00Z"
     shops = {"partitions": [{"shop": 1}, {"shop": 2}], "global_substream_cursor": True}
     kind = on_path(dated(**STEPS, **shops, cutoff=cutoff))
-    broken, _ = failed(FatalAPIError, kind, config={"url": server.url})
+    broken, _ = sync_until_error(FatalAPIError, kind, config={"url": server.url})
     assert all(get_bookmark(state) is None for state in broken.states)
     api.fails_at = None
     output = read(server, kind)
@@ -503,7 +512,7 @@ def test_error_of_a_parallel_window_is_raised_after_the_earlier_windows(
     api = Api(server, ARTICLES)
     api.fails_at = "2023-01-21T00:00:00Z"
     kind = on_path(dated(**STEPS, max_parallel_windows=4))
-    broken, error = failed(FatalAPIError, kind, config={"url": server.url})
+    broken, error = sync_until_error(FatalAPIError, kind, config={"url": server.url})
     assert ids(broken) == [1, 2, 3]
     assert "2023-01-21" in str(error) or "400" in str(error)
     assert get_bookmark(broken.states[-1]) == "2023-01-15T07:30:58Z"
@@ -518,9 +527,9 @@ def test_window_threads_end_when_a_record_fails(server: Server, on_path: Any) ->
             raise RuntimeError("no more")
         return row
 
-    Api(server, [thread for thread in ARTICLES[:4] for _ in range(2_000)], size=500)
+    Api(server, [article for article in ARTICLES[:4] for _ in range(2_000)], size=500)
     kind = on_path(dated(**STEPS, max_parallel_windows=3, post_process=post_process))
-    broken, _ = failed(RuntimeError, kind, config={"url": server.url})
+    broken, _ = sync_until_error(RuntimeError, kind, config={"url": server.url})
     assert get_bookmark(broken.states[-1]) == "2023-01-02T00:00:00Z"
     assert not [thread for thread in threading.enumerate() if "worker-articles" in thread.name]
 
@@ -541,7 +550,7 @@ def test_sorted_stream_refuses_cursors_that_read_older_or_drop_equal_records(
 ) -> None:
     """A sync that resumes within a month, or within equal values, would not read the rest."""
     kind = dated(**options, is_sorted=True)
-    _, error = failed(ConfigurationError, kind, config={"url": server.url})
+    _, error = sync_until_error(ConfigurationError, kind, config={"url": server.url})
     assert "is_sorted" in str(error)
 
 

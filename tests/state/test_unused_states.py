@@ -15,7 +15,7 @@ from tap_core.sync.sync_warnings import find_unused_state
 from tests.airbyte.configurable_taps import TapShapes
 from tests.fivetran.calls import Connector
 from tests.fivetran.shop import TapShop
-from tests.sync.syncing import StillTap, make, stream
+from tests.sync.syncing import FixedClockTap, make, stream
 
 FOREIGN = (
     "The state has bookmarks of other streams only ('table0', 'table1', 'table2', 'table3',"
@@ -76,7 +76,7 @@ def test_search_for_unused_bookmarks_accepts_a_bookmark_of_any_form(bookmark: An
 def test_state_that_the_tap_uses_causes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     """A full-table stream needs no bookmark, and a tap may read other keys than ``bookmarks``."""
 
-    class Converting(StillTap):
+    class Converting(FixedClockTap):
         """A tap that converts the states of its earlier versions."""
 
         kinds = (USERS,)

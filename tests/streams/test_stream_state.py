@@ -8,7 +8,7 @@ import pytest
 
 from tap_core.exceptions import ConfigurationError
 from tests.streams.test_stream_declarations import make_only_stream
-from tests.sync.syncing import DATETIME, INTEGER, STARTED, failed, schema, stream, sync
+from tests.sync.syncing import DATETIME, INTEGER, STARTED, schema, stream, sync, sync_until_error
 
 UTC = dt.timezone.utc
 AT = {"replication_key": "at", "schema": schema(at=DATETIME, p=INTEGER)}
@@ -92,7 +92,7 @@ def test_invalid_start_date_is_named_as_a_setting_with_the_accepted_forms():
 
     def fail(**options):
         kind = stream("a", read, schema=schema(id=INTEGER, at=DATETIME), replication_key="at")
-        return str(failed(ConfigurationError, kind, validate_config=False, **options)[1])
+        return str(sync_until_error(ConfigurationError, kind, validate_config=False, **options)[1])
 
     bookmark = {"replication_key": "at", "replication_key_value": "2024-01-01"}
     for state in ({}, {"bookmarks": {"a": bookmark}}):

@@ -33,7 +33,7 @@ class Rows(Stream):
     STATE_MSG_FREQUENCY = 1_000
 
     def get_records(self, context):
-        ends, place = self.config["ends"], context["p"]
+        ends, partition = self.config["ends"], context["p"]
         try:
             for number in range(3):
                 yield {"id": number}
@@ -41,7 +41,7 @@ class Rows(Stream):
                 ALL_HAVE_BEGUN.wait(LONG)
             if ends == "asking":
                 requests.get(self.config["url"], timeout=LONG)
-            if ends == "sleeping" or (ends == "failing" and place):
+            if ends == "sleeping" or (ends == "failing" and partition):
                 for _ in range(LONG * 100):
                     time.sleep(0.01)
                     yield {"id": 3}
@@ -52,7 +52,7 @@ class Rows(Stream):
                 yield {"id": number, "text": "x" * (number % 997)}
                 number += 1
         finally:
-            print(f"closed {place}", file=sys.stderr, flush=True)
+            print(f"closed {partition}", file=sys.stderr, flush=True)
 
 
 class Other(Stream):

@@ -510,23 +510,23 @@ TAPS = {tap.name: tap for tap in (BothTap, LoopTap, AsideTap, BrokenTap)}
 def output_to(path):
     """Redirect standard output to a file."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    saved = os.dup(1)
     with Path(path).open("wb") as file:
         os.dup2(file.fileno(), 1)
         try:
             yield
         finally:
             sys.stdout.flush()
-            os.dup2(kept, 1)
-            os.close(kept)
+            os.dup2(saved, 1)
+            os.close(saved)
 
 
 def run(name, args):
     """Run a tap's command; return its exit code, or the error that ended it."""
     try:
         TAPS[name].cli.main(args=args, prog_name=name, standalone_mode=False)
-    except SystemExit as left:
-        return left.code
+    except SystemExit as system_exit:
+        return system_exit.code
     except Exception as error:  # noqa: BLE001 - the other SDK has to end with it too
         return type(error).__name__
     return 0

@@ -32,7 +32,7 @@ def schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-class StillTap(Tap):
+class FixedClockTap(Tap):
     """A tap of some stream classes with a fixed clock."""
 
     name = "tap-test"
@@ -62,7 +62,7 @@ class Output(list[bytes]):
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        return parsed(self.text)
+        return parse_messages(self.text)
 
     def of(self, kind: str, stream: str | None = None) -> list[dict[str, Any]]:
         return of(self.messages, kind, stream)
@@ -75,7 +75,7 @@ class Output(list[bytes]):
         return [message["value"] for message in self.of("STATE")]
 
 
-def parsed(text: bytes) -> list[dict[str, Any]]:
+def parse_messages(text: bytes) -> list[dict[str, Any]]:
     """Return the documents of complete JSON lines, with exact numbers."""
     assert not text or text.endswith(b"\n"), text[-200:]
     return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
@@ -90,7 +90,7 @@ def of(messages: Iterable[dict[str, Any]], kind: str, stream: str | None = None)
     ]
 
 
-def measured(text: str, metric: str = "record_count") -> list[dict[str, Any]]:
+def metric_points(text: str, metric: str = "record_count") -> list[dict[str, Any]]:
     """Return the points of one metric in the text of a log."""
     lines = [line.split("METRIC: ")[1] for line in text.splitlines() if "METRIC: " in line]
     return [point for point in map(json.loads, lines) if point["metric"] == metric]
@@ -98,10 +98,10 @@ def measured(text: str, metric: str = "record_count") -> list[dict[str, Any]]:
 
 def read_counts(text: str) -> dict[str, int]:
     """Return the record counts per stream in a log, without streams that have none."""
-    found: Counter[str] = Counter()
-    for point in measured(text):
-        found[point["tags"]["stream"]] += point["value"]
-    return {name: count for name, count in found.items() if count}
+    counts: Counter[str] = Counter()
+    for point in metric_points(text):
+        counts[point["tags"]["stream"]] += point["value"]
+    return {name: count for name, count in counts.items() if count}
 
 
 def count_records(messages: Iterable[dict[str, Any]]) -> dict[str, int]:
@@ -109,10 +109,10 @@ def count_records(messages: Iterable[dict[str, Any]]) -> dict[str, int]:
     return dict(Counter(message["stream"] for message in of(messages, "RECORD")))
 
 
-def make(*kinds: type[Stream], output: Output | None = None, **options: Any) -> StillTap:
+def make(*kinds: type[Stream], output: Output | None = None, **options: Any) -> FixedClockTap:
     """Return a tap of these streams that writes to ``output``."""
-    tap_class = type("OneTap", (StillTap,), {"kinds": kinds})
-    tap: StillTap = tap_class(**options)
+    tap_class = type("OneTap", (FixedClockTap,), {"kinds": kinds})
+    tap: FixedClockTap = tap_class(**options)
     tap.protocol_writer = SingerWriter((Output() if output is None else output).append)
     return tap
 
@@ -124,43 +124,45 @@ def sync(*kinds: type[Stream], **options: Any) -> Output:
     return output
 
 
-def failed(
+def sync_until_error(
     error: type[BaseException], *kinds: type[Stream], **options: Any
 ) -> tuple[Output, BaseException]:
     """Sync a tap that must end with this error; return its output and the error."""
     output = Output()
     try:
         make(*kinds, output=output, **copy.deepcopy(options)).sync_all()
-    except error as found:
-        return output, found
+    except error as caught:
+        return output, caught
     raise AssertionError(f"no {error.__name__}: {output.text[-500:]!r}")
 
 
 def stream(name: str, rows: Any, **members: Any) -> type[Stream]:
     """Return a stream class; ``rows`` is a list of records or a function of stream and context."""
-    pull: Callable[[Stream, Mapping[str, Any] | None], Iterable[Any]] = (
+    get_records: Callable[[Stream, Mapping[str, Any] | None], Iterable[Any]] = (
         rows if callable(rows) else lambda _stream, _context: copy.deepcopy(rows)
     )
-    own = {
+    attributes = {
         "name": name,
         "schema": schema(id=INTEGER, at=STRING, n=INTEGER),
-        "get_records": pull,
+        "get_records": get_records,
         **members,
     }
-    return type(name.title(), (Stream,), own)
+    return type(name.title(), (Stream,), attributes)
 
 
-def hooked(kind: type[Stream]) -> type[Stream]:
+def with_hook(kind: type[Stream]) -> type[Stream]:
     """Return the stream with a hook that changes nothing, so that the overridable loop syncs it."""
 
     def _process_record(self: Any, *args: Any, **kwargs: Any) -> None:
-        super(made, self)._process_record(*args, **kwargs)
+        super(subclass, self)._process_record(*args, **kwargs)
 
-    made = type(kind.__name__, (kind,), {"_process_record": _process_record})
-    return made
+    subclass = type(kind.__name__, (kind,), {"_process_record": _process_record})
+    return subclass
 
 
-def covered(messages: Iterable[dict[str, Any]], stream: str, key: str) -> list[tuple[Any, Any]]:
+def bookmarks_with_records(
+    messages: Iterable[dict[str, Any]], stream: str, key: str
+) -> list[tuple[Any, Any]]:
     """Return per STATE the last record value of a stream before it and its bookmark."""
     last, pairs = None, []
     for message in messages:
@@ -168,6 +170,6 @@ def covered(messages: Iterable[dict[str, Any]], stream: str, key: str) -> list[t
             last = message["record"][key]
         elif message["type"] == "STATE":
             entry = message["value"].get("bookmarks", {}).get(stream, {})
-            held = entry.get("progress_markers", entry).get("replication_key_value")
-            pairs.append((last, held))
+            bookmark = entry.get("progress_markers", entry).get("replication_key_value")
+            pairs.append((last, bookmark))
     return pairs

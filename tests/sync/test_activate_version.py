@@ -66,31 +66,33 @@ def sync(
     tap.protocol_writer = SingerWriter(lines.append)
     tap.sync_all()
     messages = [json.loads(line) for line in b"".join(lines).splitlines()]
-    return [one for one in messages if one.get("stream", "children") == "children"]
+    return [message for message in messages if message.get("stream", "children") == "children"]
 
 
 def last_state(messages: list[dict[str, Any]]) -> Any:
-    return [one["value"] for one in messages if one["type"] == "STATE"][-1]
+    return [message["value"] for message in messages if message["type"] == "STATE"][-1]
 
 
 @pytest.mark.parametrize("kind", [Parent, IncrementalParent])
 def test_children_of_a_resumed_parent_delete_no_rows_of_the_others(kind: type[Stream]) -> None:
     """The second sync of an incremental parent reads the children of its last record only."""
     first = sync(kind)
-    versions = [one["version"] for one in first if one["type"] == "ACTIVATE_VERSION"]
+    versions = [message["version"] for message in first if message["type"] == "ACTIVATE_VERSION"]
     assert len(versions) == 2
     second = sync(kind, last_state(first))
-    rows = [one for one in second if one["type"] == "RECORD"]
+    rows = [message for message in second if message["type"] == "RECORD"]
     is_complete = len(rows) == TOTAL
     assert is_complete is (kind is Parent)
-    activated = [one for one in second if one["type"] == "ACTIVATE_VERSION"]
+    activated = [message for message in second if message["type"] == "ACTIVATE_VERSION"]
     assert len(activated) == (2 if is_complete else 0)
     assert all(("version" in row) is is_complete for row in rows)
 
 
 def test_children_of_several_streams_are_activated_after_the_last_one() -> None:
     messages = sync(Parent, names=("parents", "siblings"))
-    kinds = [one["type"] for one in messages if one["type"] in {"RECORD", "ACTIVATE_VERSION"}]
+    kinds = [
+        message["type"] for message in messages if message["type"] in {"RECORD", "ACTIVATE_VERSION"}
+    ]
     assert kinds == ["ACTIVATE_VERSION", *["RECORD"] * (TOTAL * 2), "ACTIVATE_VERSION"]
 
 
@@ -150,7 +152,7 @@ def test_streams_that_are_mapped_to_one_name_delete_no_rows_of_each_other() -> N
     tap.protocol_writer = SingerWriter(lines.append)
     tap.sync_all()
     messages = [json.loads(line) for line in b"".join(lines).splitlines()]
-    versions = [one["stream"] for one in messages if one["type"] == "ACTIVATE_VERSION"]
+    versions = [message["stream"] for message in messages if message["type"] == "ACTIVATE_VERSION"]
     assert versions == ["d", "d"]
-    rows = [one["stream"] for one in messages if one["type"] == "RECORD"]
+    rows = [message["stream"] for message in messages if message["type"] == "RECORD"]
     assert rows == ["m"] * TOTAL * 2 + ["d"] * TOTAL

@@ -13,7 +13,17 @@ from tap_core.singerlib.messages import (
     SchemaMessage,
     StateMessage,
 )
-from tests.sync.syncing import INTEGER, STRING, Output, covered, hooked, make, schema, stream, sync
+from tests.sync.syncing import (
+    INTEGER,
+    STRING,
+    Output,
+    bookmarks_with_records,
+    make,
+    schema,
+    stream,
+    sync,
+    with_hook,
+)
 
 COUNT = 2_500
 """The number of rows: more than two chunks."""
@@ -21,7 +31,7 @@ COUNT = 2_500
 SORTED = {"replication_key": "id", "is_sorted": True}
 
 both_paths = pytest.mark.parametrize(
-    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+    "on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"]
 )
 
 
@@ -75,14 +85,14 @@ def test_record_may_be_cleared_after_it_was_yielded(on_path):
 
 def observe_state(look):
     """Return a stream that records, per row, the result of ``look``, and the list of results."""
-    seen = []
+    results = []
 
     def post_process(self, row, context=None):
-        seen.append((row["id"], look(self, context)))
+        results.append((row["id"], look(self, context)))
         return row
 
     kind = stream("a", [{"id": n} for n in range(1, 31)], **SORTED, post_process=post_process)
-    return kind, seen
+    return kind, results
 
 
 STATE_GETTERS = {
@@ -98,21 +108,21 @@ STATE_GETTERS = {
 @both_paths
 @pytest.mark.parametrize("name", sorted(set(STATE_GETTERS) - {"state_manager"}))
 def test_state_shows_the_bookmark_of_the_previous_record(on_path, name):
-    kind, seen = observe_state(
+    kind, results = observe_state(
         lambda *args: STATE_GETTERS[name](*args).get("replication_key_value")
     )
     sync(on_path(kind))
-    assert seen == [(n, n - 1 if n > 1 else None) for n in range(1, 31)]
+    assert results == [(n, n - 1 if n > 1 else None) for n in range(1, 31)]
 
 
 @both_paths
 def test_starting_value_does_not_change_during_a_sync(on_path):
-    kind, seen = observe_state(
+    kind, results = observe_state(
         lambda self, context: self.get_starting_replication_key_value(context)
     )
     state = {"bookmarks": {"a": {"replication_key": "id", "replication_key_value": 1}}}
     sync(on_path(kind), state=state)
-    assert seen == [(n, 1) for n in range(1, 31)]
+    assert results == [(n, 1) for n in range(1, 31)]
 
 
 @both_paths
@@ -136,9 +146,9 @@ def test_values_that_the_author_adds_to_the_state_are_emitted(on_path):
     """This includes changes that are made later through the same dict."""
 
     def rows(self, context):
-        mine = self.get_context_state(context)
+        state = self.get_context_state(context)
         for number in range(5):
-            mine["cursor"] = f"page {number}"
+            state["cursor"] = f"page {number}"
             yield {"id": number}
 
     kind = on_path(stream("a", rows, **SORTED, STATE_MSG_FREQUENCY=1))
@@ -152,9 +162,9 @@ def test_state_held_by_the_author_may_change_at_any_time(on_path, partitions):
     """Full-table streams included, whose state only the author changes."""
 
     def rows(self, context):
-        mine = self.get_context_state(context)
+        state = self.get_context_state(context)
         for number in range(4):
-            mine["cursor"] = number
+            state["cursor"] = number
             self._write_state_message()
             yield {"id": number}
 
@@ -219,7 +229,9 @@ def test_post_process_may_sync_another_stream(on_path):
     output = sync(on_path(a), on_path(b))
     assert ids(output, "a") == list(range(40))
     assert ids(output, "b")[:4] == [1_000, 1_010, 1_020, 1_030]
-    assert all(last == held for last, held in covered(output.messages, "a", "id"))
+    assert all(
+        last == bookmark for last, bookmark in bookmarks_with_records(output.messages, "a", "id")
+    )
 
 
 @both_paths
@@ -263,11 +275,11 @@ def test_messages_written_by_the_author_keep_their_position(on_path):
 
     a = stream("a", [{"id": n} for n in range(1, 6)], **SORTED, post_process=post_process)
     messages = sync(on_path(a)).messages
-    place = next(n for n, m in enumerate(messages) if m.get("stream") == "extra")
-    types = [m["type"] for m in messages[place : place + 4]]
+    position = next(n for n, m in enumerate(messages) if m.get("stream") == "extra")
+    types = [m["type"] for m in messages[position : position + 4]]
     assert types == ["SCHEMA", "RECORD", "STATE", "ACTIVATE_VERSION"]
-    before = [m["record"]["id"] for m in messages[:place] if m["type"] == "RECORD"]
-    after = [m["record"]["id"] for m in messages[place + 4 :] if m["type"] == "RECORD"]
+    before = [m["record"]["id"] for m in messages[:position] if m["type"] == "RECORD"]
+    after = [m["record"]["id"] for m in messages[position + 4 :] if m["type"] == "RECORD"]
     assert (before, after) == ([1, 2], [3, 4, 5])
 
 
@@ -279,7 +291,7 @@ def test_state_written_by_the_author_covers_the_previous_records(on_path):
         return row
 
     a = stream("a", [{"id": n} for n in range(1, 11)], **SORTED, post_process=post_process)
-    pairs = covered(sync(on_path(a)).messages, "a", "id")
+    pairs = bookmarks_with_records(sync(on_path(a)).messages, "a", "id")
     assert pairs[:3] == [(2, 2), (5, 5), (8, 8)]
     assert pairs[-1] == (10, 10)
 
@@ -328,8 +340,8 @@ def test_records_written_outside_of_a_sync_are_written_immediately():
     output = Output()
     tap = make(stream("a", []), stream("b", []), output=output)
     for number in range(3):
-        for one in tap.streams.values():
-            one._write_record_message({"id": number})
+        for instance in tap.streams.values():
+            instance._write_record_message({"id": number})
     assert ids(output, "a") == ids(output, "b") == [0, 1, 2]
 
 
@@ -348,19 +360,19 @@ def test_state_writer_writes_equal_states_once(on_path):
 
 
 @both_paths
-@pytest.mark.parametrize("way", ["message", "writer"])
-def test_state_is_written_again_after_another_state(on_path, way):
+@pytest.mark.parametrize("method", ["message", "writer"])
+def test_state_is_written_again_after_another_state(on_path, method):
     def rows(self, context):
         tap, other = self._tap, {"bookmarks": {"x": {"y": 1}}}
         yield {"id": 1}
-        for one in (tap.state, other, tap.state, tap.state, other):
-            if way == "message" and one is other:
+        for state in (tap.state, other, tap.state, tap.state, other):
+            if method == "message" and state is other:
                 tap.write_message(StateMessage(other))
             else:
-                tap.state_writer.write_state(one)
+                tap.state_writer.write_state(state)
 
     states = sync(on_path(stream("a", rows))).states
-    is_other = ["x" in one.get("bookmarks", {}) for one in states]
+    is_other = ["x" in state.get("bookmarks", {}) for state in states]
     assert is_other[-5:] == [False, True, False, True, False]
 
 
@@ -447,7 +459,7 @@ def test_every_state_covers_exactly_the_records_before_it(on_path):
     b = stream("b", [{"id": n} for n in range(500)], replication_key="id", STATE_MSG_FREQUENCY=7)
     messages = sync(on_path(a), on_path(b)).messages
     for name in "ab":
-        pairs = covered(messages, name, "id")
+        pairs = bookmarks_with_records(messages, name, "id")
         assert len(pairs) > 50
         assert [pair for pair in pairs if pair[0] != pair[1]] == []
 
@@ -473,7 +485,7 @@ def test_states_during_child_streams_cover_the_rows_of_the_parent():
     output = sync(parent, child)
     assert ids(output, "p") == list(range(1, 30))
     assert ids(output, "c") == [n * 10 + m for n in range(1, 30) for m in range(3)]
-    pairs = covered(output.messages, "p", "id")
+    pairs = bookmarks_with_records(output.messages, "p", "id")
     assert [pair for pair in pairs if pair[0] != pair[1]] == []
     assert len(pairs) >= 29 * 3
 

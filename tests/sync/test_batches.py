@@ -27,14 +27,14 @@ from tests.sync.syncing import (
     INTEGER,
     STRING,
     Output,
-    failed,
-    hooked,
     make,
     of,
-    parsed,
+    parse_messages,
     schema,
     stream,
     sync,
+    sync_until_error,
+    with_hook,
 )
 
 ROWS = [{"id": n, "at": f"2024-01-01T00:00:{n:02}Z", "n": n % 3} for n in range(8)]
@@ -57,8 +57,8 @@ def ids(rows):
 def summarize(output):
     """Return the types of the messages; for BATCH messages the ids of their rows."""
     return [
-        ids(read_batch_rows(each)) if each["type"] == "BATCH" else each["type"]
-        for each in output.messages
+        ids(read_batch_rows(message)) if message["type"] == "BATCH" else message["type"]
+        for message in output.messages
     ]
 
 
@@ -70,11 +70,11 @@ def bookmark(state, name="a"):
 def check_states(output, name="a"):
     """Check that the bookmark of each state is the last row of the files before it."""
     last = None
-    for each in output.messages:
-        if each["type"] == "BATCH" and each["stream"] == name:
-            last = read_batch_rows(each)[-1]["at"]
-        elif each["type"] == "STATE" and name in each["value"]["bookmarks"]:
-            assert bookmark(each["value"], name) == last
+    for message in output.messages:
+        if message["type"] == "BATCH" and message["stream"] == name:
+            last = read_batch_rows(message)[-1]["at"]
+        elif message["type"] == "STATE" and name in message["value"]["bookmarks"]:
+            assert bookmark(message["value"], name) == last
 
 
 # Rows and states
@@ -160,12 +160,12 @@ def test_stream_mapped_to_several_names_has_files_per_name(tmp_path):
         "a": {"__filter__": "n > 0"},
         "b": {"__source__": "a", "id": "id", "__else__": None, "__filter__": "n == 0"},
     }
-    for kind in (sorted_stream(), hooked(sorted_stream())):
+    for kind in (sorted_stream(), with_hook(sorted_stream())):
         lines = sync(kind, config={"stream_maps": maps})
         files = sync(kind, config={"stream_maps": maps, **batch_config(tmp_path, size=2)})
         for name in ("a", "b"):
             assert rows_named(files.messages, name) == lines.records(name)
-            sizes = [len(read_batch_rows(each)) for each in files.of("BATCH", name)]
+            sizes = [len(read_batch_rows(message)) for message in files.of("BATCH", name)]
             assert sum(sizes) == len(lines.records(name))
             assert max(sizes) <= 2
         assert files.states[-1] == lines.states[-1]
@@ -175,7 +175,7 @@ def test_stream_mapped_to_several_names_has_files_per_name(tmp_path):
 @given(
     count=st.integers(0, 2300),
     size=st.sampled_from([1, 2, 7, 999, 1000, 1001, 5000]),
-    on_path=st.sampled_from([lambda kind: kind, hooked]),
+    on_path=st.sampled_from([lambda kind: kind, with_hook]),
     frequency=st.sampled_from([1, 10, 10_000]),
 )
 def test_no_row_is_lost_and_no_state_is_ahead_of_the_files(
@@ -190,20 +190,20 @@ def test_no_row_is_lost_and_no_state_is_ahead_of_the_files(
     kind = on_path(sorted_stream(rows=rows, STATE_MSG_FREQUENCY=frequency))
     output = sync(kind, config=batch_config(folder, "jsonl", "none", size))
     assert rows_named(output.messages) == rows
-    sizes = [len(read_batch_rows(each)) for each in output.of("BATCH")]
-    assert all(each == size for each in sizes[:-1])
+    sizes = [len(read_batch_rows(message)) for message in output.of("BATCH")]
+    assert all(length == size for length in sizes[:-1])
     assert not output.of("RECORD")
     check_states(output)
 
 
 def test_rows_of_an_overridden_record_hook_are_written_to_files(tmp_path):
     def generate(self, record):
-        for message in super(made, self)._generate_record_messages(record):
+        for message in super(subclass, self)._generate_record_messages(record):
             message.record["by"] = "hand"
             yield message
 
-    made = type("A", (sorted_stream(),), {"_generate_record_messages": generate})
-    output = sync(made, config=batch_config(tmp_path))
+    subclass = type("A", (sorted_stream(),), {"_generate_record_messages": generate})
+    output = sync(subclass, config=batch_config(tmp_path))
     assert {row["by"] for row in rows_named(output.messages)} == {"hand"}
     assert summarize(output)[1:3] == [[0, 1, 2], "STATE"]
 
@@ -228,13 +228,13 @@ def test_batch_messages_have_the_version_of_the_table(tmp_path):
     kind = stream("a", ROWS, emit_activate_version_messages=True)
     output = sync(kind, config=batch_config(tmp_path, size=5))
     version = output.of("ACTIVATE_VERSION")[0]["version"]
-    assert [each["type"] for each in output.messages] == [
+    assert [message["type"] for message in output.messages] == [
         "SCHEMA", "ACTIVATE_VERSION", "BATCH", "STATE", "BATCH", "ACTIVATE_VERSION",
     ]  # fmt: skip
-    assert {each["version"] for each in output.of("BATCH")} == {version}
+    assert {message["version"] for message in output.of("BATCH")} == {version}
 
 
-@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+@pytest.mark.parametrize("on_path", [lambda kind: kind, with_hook])
 def test_batch_file_may_contain_rows_of_several_partitions(tmp_path, on_path):
     def rows(self, context):
         yield from ({**row, "part": context["part"]} for row in ROWS[:2])
@@ -246,14 +246,14 @@ def test_batch_file_may_contain_rows_of_several_partitions(tmp_path, on_path):
         primary_keys=("id", "part"),
     )
     output = sync(on_path(kind), config=batch_config(tmp_path, size=3))
-    assert [len(each) for each in summarize(output) if isinstance(each, list)] == [3, 3, 2]
+    assert [len(item) for item in summarize(output) if isinstance(item, list)] == [3, 3, 2]
     named = {}
-    for each in output.messages:
-        if each["type"] == "BATCH":
-            for row in read_batch_rows(each):
+    for message in output.messages:
+        if message["type"] == "BATCH":
+            for row in read_batch_rows(message):
                 named[row["part"]] = row["at"]
-        elif each["type"] == "STATE":
-            for part in each["value"]["bookmarks"]["a"].get("partitions", ()):
+        elif message["type"] == "STATE":
+            for part in message["value"]["bookmarks"]["a"].get("partitions", ()):
                 if "replication_key_value" in part:
                     assert part["replication_key_value"] == named[part["context"]["part"]]
     assert output.states[-1] == sync(on_path(kind)).states[-1]
@@ -266,7 +266,7 @@ def test_parallel_partitions_fill_one_batch_file(tmp_path):
         STATE_MSG_FREQUENCY=8,
     )
     output = sync(kind, config=batch_config(tmp_path, size=100))
-    assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "STATE"]
+    assert [message["type"] for message in output.messages] == ["SCHEMA", "BATCH", "STATE"]
 
 
 def test_parallel_partitions_share_batch_files(tmp_path):
@@ -286,14 +286,14 @@ def test_parallel_partitions_share_batch_files(tmp_path):
     assert sorted((row["part"], row["id"]) for row in rows) == [
         (part, n) for part in range(20) for n in range(8)
     ]
-    assert max(len(read_batch_rows(each)) for each in output.of("BATCH")) <= 7
+    assert max(len(read_batch_rows(message)) for message in output.of("BATCH")) <= 7
     named = {}
-    for each in output.messages:
-        if each["type"] == "BATCH":
-            for row in read_batch_rows(each):
+    for message in output.messages:
+        if message["type"] == "BATCH":
+            for row in read_batch_rows(message):
                 named[row["part"]] = row["at"]
-        elif each["type"] == "STATE":
-            for part in each["value"]["bookmarks"]["a"].get("partitions", ()):
+        elif message["type"] == "STATE":
+            for part in message["value"]["bookmarks"]["a"].get("partitions", ()):
                 value = part.get("replication_key_value")
                 assert value is None or value <= named[part["context"]["part"]]
     assert bookmark_of_partitions(output.states[-1]) == {ROWS[-1]["at"]}
@@ -324,19 +324,19 @@ def parent_and_child(parents=4, **members):
     return parent, child
 
 
-@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+@pytest.mark.parametrize("on_path", [lambda kind: kind, with_hook])
 @pytest.mark.parametrize("size", [2, 5, 100])
 def test_batch_files_of_a_child_span_its_contexts(tmp_path, on_path, size):
     parent, child = parent_and_child()
-    made = on_path(child)
-    lines = sync(parent, made)
-    output = sync(parent, made, config=batch_config(tmp_path, size=size))
+    child_class = on_path(child)
+    lines = sync(parent, child_class)
+    output = sync(parent, child_class, config=batch_config(tmp_path, size=size))
     assert rows_named(output.messages, "child") == lines.records("child")
     assert rows_named(output.messages, "parent") == lines.records("parent")
     assert output.states[-1] == lines.states[-1]
     assert len(output.of("SCHEMA", "child")) == 1
     check_states(output, "parent")
-    full = sum(len(read_batch_rows(each)) == size for each in output.of("BATCH", "child"))
+    full = sum(len(read_batch_rows(message)) == size for message in output.of("BATCH", "child"))
     assert full == 12 // size
     expected = {2: 6, 5: 3, 100: 1}
     assert len(output.of("BATCH", "child")) == expected[size]
@@ -362,24 +362,24 @@ def test_streams_mapped_to_one_name_share_their_batch_files(tmp_path):
 def test_batch_config_can_apply_to_one_stream(tmp_path):
     class Own:
         def get_batch_config(self, config):
-            given = batch_config(tmp_path)["batch_config"]
-            return super().get_batch_config({"batch_config": given})
+            settings = batch_config(tmp_path)["batch_config"]
+            return super().get_batch_config({"batch_config": settings})
 
     parent, child = parent_and_child()
-    made = type("Child", (Own, child), {})
-    output = sync(parent, made)
+    child_class = type("Child", (Own, child), {})
+    output = sync(parent, child_class)
     assert len(output.records("parent")) == 4
     assert not output.of("RECORD", "child")
     assert len(rows_named(output.messages, "child")) == 12
-    held = {}
-    for each in output.messages:
-        if each["type"] == "BATCH":
-            for row in read_batch_rows(each):
-                held[row["parent"]] = row["at"]
-        elif each["type"] == "STATE":
-            for part in each["value"]["bookmarks"].get("child", {}).get("partitions", ()):
+    last_values = {}
+    for message in output.messages:
+        if message["type"] == "BATCH":
+            for row in read_batch_rows(message):
+                last_values[row["parent"]] = row["at"]
+        elif message["type"] == "STATE":
+            for part in message["value"]["bookmarks"].get("child", {}).get("partitions", ()):
                 if "replication_key_value" in part:
-                    assert part["replication_key_value"] == held[part["context"]["parent"]]
+                    assert part["replication_key_value"] == last_values[part["context"]["parent"]]
 
 
 def test_deselected_parent_has_no_batch_files(tmp_path):
@@ -405,14 +405,19 @@ def test_changed_schema_starts_a_new_batch_file(tmp_path):
         yield ROWS[1]
 
     output = sync(sorted_stream(rows=rows), config=batch_config(tmp_path, "parquet"))
-    assert [each["type"] for each in output.messages[:4]] == ["SCHEMA", "BATCH", "SCHEMA", "BATCH"]
+    assert [message["type"] for message in output.messages[:4]] == [
+        "SCHEMA",
+        "BATCH",
+        "SCHEMA",
+        "BATCH",
+    ]
 
 
 def test_batch_count_metric_is_logged(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         sync(sorted_stream(), config=batch_config(tmp_path))
-    found = [each.args[0] for each in caplog.records if "METRIC" in each.msg]
-    counts = {each.metric.value: each.value for each in found if each.metric_type == "counter"}
+    points = [record.args[0] for record in caplog.records if "METRIC" in record.msg]
+    counts = {point.metric.value: point.value for point in points if point.metric_type == "counter"}
     assert counts == {"record_count": 8, "batch_count": 3}
 
 
@@ -431,7 +436,7 @@ def test_source_error_leaves_complete_files_and_a_state(tmp_path):
         yield from ROWS[:5]
         raise OSError("gone")
 
-    output, _ = failed(OSError, sorted_stream(rows=rows), config=batch_config(tmp_path))
+    output, _ = sync_until_error(OSError, sorted_stream(rows=rows), config=batch_config(tmp_path))
     assert summarize(output) == ["SCHEMA", [0, 1, 2], "STATE", [3, 4], "STATE"]
     check_states(output)
     assert output.states[-1]["currently_syncing"] == "a"
@@ -450,9 +455,9 @@ def test_no_state_is_written_after_a_failed_batch_file(tmp_path):
             yield row
 
     kind = sorted_stream(rows=rows)
-    output, error = failed(BatchFileError, kind, config=batch_config(folder, size=2))
+    output, error = sync_until_error(BatchFileError, kind, config=batch_config(folder, size=2))
     assert "files/p-tap-test--a-" in str(error)
-    assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "STATE"]
+    assert [message["type"] for message in output.messages] == ["SCHEMA", "BATCH", "STATE"]
     assert bookmark(output.states[-1]) == ROWS[1]["at"]
 
 
@@ -464,7 +469,9 @@ def test_no_state_is_written_after_a_failed_batch_file(tmp_path):
     ],
 )
 def test_incomplete_batch_config_fails_the_sync(config, message):
-    _, error = failed(ConfigurationError, sorted_stream(), config={"batch_config": config})
+    _, error = sync_until_error(
+        ConfigurationError, sorted_stream(), config={"batch_config": config}
+    )
     assert message in str(error)
 
 
@@ -492,7 +499,7 @@ def own_files(tmp_path, **members):
 
 def test_files_of_custom_get_batches_are_listed_unchanged(tmp_path):
     output = sync(own_files(tmp_path), config=batch_config(tmp_path))
-    assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "STATE", "BATCH"]
+    assert [message["type"] for message in output.messages] == ["SCHEMA", "BATCH", "STATE", "BATCH"]
     assert output.of("BATCH") == [
         {
             "type": "BATCH",
@@ -508,8 +515,8 @@ def test_custom_get_batches_supports_aliases_but_warns_about_other_maps(tmp_path
     config = {**batch_config(tmp_path), "stream_maps": {"a": {"__alias__": "other"}}}
     kind = own_files(tmp_path, emit_activate_version_messages=True, replication_key=None)
     output = sync(kind, config=config)
-    assert [each["stream"] for each in output.of("BATCH")] == ["other", "other"]
-    assert len({each["version"] for each in output.of("BATCH")}) == 1
+    assert [message["stream"] for message in output.of("BATCH")] == ["other", "other"]
+    assert len({message["version"] for message in output.of("BATCH")}) == 1
     assert "'a' makes its own batch files: stream maps" in caplog.text
 
 
@@ -549,34 +556,34 @@ def test_no_state_is_written_while_get_batches_holds_rows(tmp_path):
         raise OSError("gone")
 
     config = batch_config(tmp_path, "jsonl", "none")
-    output, _ = failed(OSError, own_batcher(tmp_path, rows=fails), config=config)
+    output, _ = sync_until_error(OSError, own_batcher(tmp_path, rows=fails), config=config)
     assert summarize(output) == ["SCHEMA", [0, 1], "STATE"]
     check_states(output)
 
     parent, child = parent_and_child()
-    made = own_batcher(tmp_path, name="parent", rows=[
+    parent_class = own_batcher(tmp_path, name="parent", rows=[
         {"id": n, "at": f"2024-01-0{n + 1}T00:00:00Z"} for n in range(3)
     ], get_child_context=parent.get_child_context)  # fmt: skip
-    child = type("Child", (child,), {"parent_stream_type": made})
-    output = sync(made, child, config=config)
+    child = type("Child", (child,), {"parent_stream_type": parent_class})
+    output = sync(parent_class, child, config=config)
     check_states(output, "parent")
     assert ids(rows_named(output.messages, "parent")) == [0, 1, 2]
     assert len(rows_named(output.messages, "child")) == 9
-    assert output.states[-1] == sync(made, child).states[-1]
+    assert output.states[-1] == sync(parent_class, child).states[-1]
 
 
-@pytest.mark.parametrize("place", ["_increment_stream_state", "_write_batch_message"])
-def test_state_requested_by_another_thread_waits_for_the_batch(tmp_path, place):
-    made = own_batcher(tmp_path)
+@pytest.mark.parametrize("method", ["_increment_stream_state", "_write_batch_message"])
+def test_state_requested_by_another_thread_waits_for_the_batch(tmp_path, method):
+    base = own_batcher(tmp_path)
 
     def hook(self, *args, **kwargs):
-        if place == "_write_batch_message":
+        if method == "_write_batch_message":
             self._tap.run.checkpoint(required=True)
-        getattr(super(kind, self), place)(*args, **kwargs)
-        if place == "_increment_stream_state":
+        getattr(super(kind, self), method)(*args, **kwargs)
+        if method == "_increment_stream_state":
             self._tap.run.outbox.checkpoint()
 
-    kind = type("Asking", (made,), {place: hook})
+    kind = type("Asking", (base,), {method: hook})
     output = sync(kind, config=batch_config(tmp_path, "jsonl", "none"))
     assert ids(rows_named(output.messages)) == ids(ROWS)
     check_states(output)
@@ -584,10 +591,10 @@ def test_state_requested_by_another_thread_waits_for_the_batch(tmp_path, place):
 
 def test_custom_get_batches_runs_in_one_thread(tmp_path):
     config = BatchConfig.from_dict(batch_config(tmp_path, "jsonl", "none")["batch_config"])
-    own = own_batcher(
+    kind = own_batcher(
         tmp_path, get_batch_config=lambda self, config_: config, max_parallel_partitions=2
     )
-    tap = make(own)
+    tap = make(kind)
     assert get_plan(tap.streams["a"]).threads == 1
 
 
@@ -614,29 +621,29 @@ def test_third_party_batcher_gets_mapped_records(tmp_path, monkeypatch):
     monkeypatch.setattr("tap_core.batch.batchers._load_installed", lambda _name: Csv)
 
     def get_batch_config(self, config):
-        given = copy.deepcopy(batch_config(tmp_path)["batch_config"])
-        given["encoding"] = {"format": "csv"}
-        return super(made, self).get_batch_config({"batch_config": given})
+        settings = copy.deepcopy(batch_config(tmp_path)["batch_config"])
+        settings["encoding"] = {"format": "csv"}
+        return super(subclass, self).get_batch_config({"batch_config": settings})
 
-    made = type("A", (sorted_stream(),), {"get_batch_config": get_batch_config})
+    subclass = type("A", (sorted_stream(),), {"get_batch_config": get_batch_config})
     maps = {"a": {"n": "n * 10", "at": "'x'"}}
-    output = sync(made, config={"stream_maps": maps})
+    output = sync(subclass, config={"stream_maps": maps})
     assert output.of("BATCH")[0]["encoding"] == {"format": "csv"}
     assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "1,x,10"
-    sync(made)
+    sync(subclass)
     assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "1,2024-01-01T00:00:01Z,1"
     several = {"stream_maps": {"b": {"__source__": "a"}}}
-    _, error = failed(ConfigurationError, made, config=several)
+    _, error = sync_until_error(ConfigurationError, subclass, config=several)
     assert "'a' is sent as a, b, but its own batcher" in str(error)
 
 
 def test_get_batches_override_may_call_super(tmp_path):
     def get_batches(self, batch_config, context=None):
-        for encoding, manifest in super(made, self).get_batches(batch_config, context):
+        for encoding, manifest in super(subclass, self).get_batches(batch_config, context):
             yield encoding, [*manifest]
 
-    made = type("A", (sorted_stream(),), {"get_batches": get_batches})
-    output = sync(made, config=batch_config(tmp_path))
+    subclass = type("A", (sorted_stream(),), {"get_batches": get_batches})
+    output = sync(subclass, config=batch_config(tmp_path))
     assert summarize(output)[1:4] == [[0, 1, 2], "STATE", [3, 4, 5]]
     assert rows_named(output.messages) == ROWS
     check_states(output)
@@ -656,28 +663,28 @@ def test_last_batch_file_is_announced_without_state_messages(tmp_path, monkeypat
         finish(self)
 
     monkeypatch.setattr(ParquetEncoder, "finish", fails_at_the_end)
-    output, error = failed(BatchFileError, kind, config=config)
+    output, error = sync_until_error(BatchFileError, kind, config=config)
     assert "full" in str(error)
-    assert [each["type"] for each in output.messages] == ["SCHEMA", "BATCH", "BATCH"]
+    assert [message["type"] for message in output.messages] == ["SCHEMA", "BATCH", "BATCH"]
 
 
 def test_batch_hooks_are_called_for_every_batch(tmp_path):
-    seen = []
+    calls = []
 
     def write(self, encoding, manifest):
-        seen.append((encoding.format, len(manifest)))
-        super(made, self)._write_batch_message(encoding, manifest)
+        calls.append((encoding.format, len(manifest)))
+        super(subclass, self)._write_batch_message(encoding, manifest)
 
     def generate(self, encoding, manifest):
-        for message in super(made, self)._generate_batch_messages(encoding, manifest):
+        for message in super(subclass, self)._generate_batch_messages(encoding, manifest):
             yield SDKBatchMessage(f"{message.stream}_b", message.encoding, message.manifest)
 
     hooks = {"_write_batch_message": write, "_generate_batch_messages": generate}
-    made = type("A", (sorted_stream(),), hooks)
-    output = sync(made, config=batch_config(tmp_path))
-    assert seen == [("jsonl", 1)] * 3
+    subclass = type("A", (sorted_stream(),), hooks)
+    output = sync(subclass, config=batch_config(tmp_path))
+    assert calls == [("jsonl", 1)] * 3
     assert rows_named(output.messages, "a_b") == ROWS
-    check_names = {each["stream"] for each in output.of("BATCH")}
+    check_names = {batch["stream"] for batch in output.of("BATCH")}
     assert check_names == {"a_b"}
 
 
@@ -694,25 +701,25 @@ def test_custom_message_writer_gets_batch_message_objects(tmp_path):
     tap = make(sorted_stream(), config=batch_config(tmp_path))
     tap.message_writer = writer
     tap.sync_all()
-    batches = [each for each in writer.messages if isinstance(each, SDKBatchMessage)]
-    assert [row for each in batches for row in read_batch_rows(each.to_dict())] == ROWS
-    assert all(isinstance(each.encoding, BaseBatchFileEncoding) for each in batches)
+    batches = [batch for batch in writer.messages if isinstance(batch, SDKBatchMessage)]
+    assert [row for batch in batches for row in read_batch_rows(batch.to_dict())] == ROWS
+    assert all(isinstance(batch.encoding, BaseBatchFileEncoding) for batch in batches)
 
 
 def test_overridden_write_message_gets_batch_messages(tmp_path):
-    output, seen = Output(), []
+    output, types = Output(), []
     tap = make(sorted_stream(), output=output, config=batch_config(tmp_path))
     kind = type(tap)
 
     def write_message(self, message):
-        seen.append(message.type)
-        super(own, self).write_message(message)
+        types.append(message.type)
+        super(tap_class, self).write_message(message)
 
-    own = type("Own", (kind,), {"write_message": write_message})
-    made = own(config=batch_config(tmp_path))
-    made.protocol_writer = SingerWriter(output.append)
-    made.sync_all()
-    assert seen.count("BATCH") == 3
+    tap_class = type("Own", (kind,), {"write_message": write_message})
+    other_tap = tap_class(config=batch_config(tmp_path))
+    other_tap.protocol_writer = SingerWriter(output.append)
+    other_tap.sync_all()
+    assert types.count("BATCH") == 3
     assert rows_named(output.messages) == ROWS
     assert of(output.messages, "SCHEMA")
 
@@ -763,9 +770,9 @@ def test_terminated_tap_leaves_complete_files_and_a_state(tmp_path):
     finally:
         tap.kill()
     assert tap.returncode == 0
-    found = parsed(out)
-    assert [len(read_batch_rows(each)) for each in of(found, "BATCH")] == [1000, 1000, 500]
-    assert [each["type"] for each in found[-2:]] == ["BATCH", "STATE"]
-    state = found[-1]["value"]
+    messages = parse_messages(out)
+    assert [len(read_batch_rows(message)) for message in of(messages, "BATCH")] == [1000, 1000, 500]
+    assert [message["type"] for message in messages[-2:]] == ["BATCH", "STATE"]
+    state = messages[-1]["value"]
     assert state["bookmarks"]["slow"]["replication_key_value"] == 2_499
     assert state["currently_syncing"] == "slow"

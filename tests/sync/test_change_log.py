@@ -8,9 +8,20 @@ import pytest
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.sync.change_log import Change, ChangeLog, LogEntry, Position, SchemaUpdate
-from tests.sync.syncing import INTEGER, STRING, Output, failed, hooked, make, schema, stream
+from tests.sync.syncing import (
+    INTEGER,
+    STRING,
+    Output,
+    make,
+    schema,
+    stream,
+    sync_until_error,
+    with_hook,
+)
 
-PATHS = pytest.mark.parametrize("on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"])
+PATHS = pytest.mark.parametrize(
+    "on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"]
+)
 
 
 class MemoryLog(ChangeLog):
@@ -64,9 +75,9 @@ def run(*kinds: Any, state: dict[str, Any] | None = None, **options: Any) -> Out
     return output
 
 
-def at(name: str, position: int, **more: Any) -> dict[str, Any]:
+def state_at(name: str, position: int, **fields: Any) -> dict[str, Any]:
     """Return the state of one stream at a position."""
-    entry = {"replication_key": "lsn", "replication_key_value": position, **more}
+    entry = {"replication_key": "lsn", "replication_key_value": position, **fields}
     return {"bookmarks": {name: entry}}
 
 
@@ -77,8 +88,8 @@ def test_new_stream_is_read_by_its_snapshot_and_stands_at_the_end_of_the_log(on_
     assert [record["id"] for record in output.records("a")] == [1]
     assert log.starts == {"a": None}
     assert log.confirmed == []
-    assert output.states[0] == at("a", 100, snapshot_pending=True)
-    assert output.states[-1] == at("a", 100)
+    assert output.states[0] == state_at("a", 100, snapshot_pending=True)
+    assert output.states[-1] == state_at("a", 100)
     kinds = [message["type"] for message in output.messages]
     assert kinds.index("STATE") < kinds.index("RECORD")
 
@@ -87,19 +98,19 @@ def test_new_stream_is_read_by_its_snapshot_and_stands_at_the_end_of_the_log(on_
 def test_known_streams_are_read_together_in_the_order_of_the_log(on_path: Any) -> None:
     log = MemoryLog((3, change("a", 3)), (4, change("b", 4)), (9, change("a", 9)))
     kinds = [on_path(logged(log, name, [{"id": 0, "lsn": 0}])) for name in ("a", "b")]
-    state = {"bookmarks": {**at("a", 4)["bookmarks"], **at("b", 2)["bookmarks"]}}
+    state = {"bookmarks": {**state_at("a", 4)["bookmarks"], **state_at("b", 2)["bookmarks"]}}
     output = run(*kinds, state=state)
     assert [record["id"] for record in output.records()] == [4, 9]
     assert log.confirmed == [2], "the oldest position of the state with which the run started"
     assert output.states[-1]["bookmarks"] == {
-        **at("a", 100)["bookmarks"],
-        **at("b", 100)["bookmarks"],
+        **state_at("a", 100)["bookmarks"],
+        **state_at("b", 100)["bookmarks"],
     }
 
 
 def test_states_follow_their_records_and_only_move_forward() -> None:
     log = MemoryLog(*((number, change("a", number)) for number in range(10, 60)))
-    output = run(logged(log, "a", STATE_MSG_FREQUENCY=7), state=at("a", 10))
+    output = run(logged(log, "a", STATE_MSG_FREQUENCY=7), state=state_at("a", 10))
     last, bookmarks = 0, []
     for message in output.messages:
         if message["type"] == "RECORD":
@@ -114,10 +125,10 @@ def test_states_follow_their_records_and_only_move_forward() -> None:
 
 def test_interrupted_snapshot_is_repeated_from_its_first_position() -> None:
     log = MemoryLog((40, change("a", 40)))
-    pending = at("a", 30, snapshot_pending=True)
+    pending = state_at("a", 30, snapshot_pending=True)
     output = run(logged(log, "a", [{"id": 1, "lsn": None}]), state=pending)
     assert [record["id"] for record in output.records()] == [1, 40]
-    assert output.states[-1] == at("a", 100)
+    assert output.states[-1] == state_at("a", 100)
 
 
 def test_failed_snapshot_leaves_its_position_in_the_state() -> None:
@@ -133,7 +144,7 @@ def test_failed_snapshot_leaves_its_position_in_the_state() -> None:
         replication_method="LOG_BASED",
         change_log=MemoryLog(),
     )
-    output, _ = failed(ZeroDivisionError, kind)
+    output, _ = sync_until_error(ZeroDivisionError, kind)
     bookmark = output.states[-1]["bookmarks"]["a"]
     assert (bookmark["replication_key_value"], bookmark["snapshot_pending"]) == (100, True)
 
@@ -151,7 +162,7 @@ def test_changed_schema_is_written_between_the_records() -> None:
 
     new = Change("a", {"id": 6, "lsn": 6, "word": "w"})
     log.entries = ((5, change("a", 5)), (6, grow), (6, new))
-    output = run(kind, state=at("a", 1))
+    output = run(kind, state=state_at("a", 1))
     written = [message for message in output.messages if message["type"] != "STATE"]
     assert [message["type"] for message in written] == ["SCHEMA", "RECORD", "SCHEMA", "RECORD"]
     assert "word" in written[2]["schema"]["properties"]
@@ -164,7 +175,7 @@ def test_post_process_and_stream_maps_apply_to_changes() -> None:
 
     log = MemoryLog((5, change("a", 5)), (6, change("a", 6)))
     maps = {"stream_maps": {"a": {"word": "str(id)"}}}
-    output = run(logged(log, "a", post_process=double), state=at("a", 1), config=maps)
+    output = run(logged(log, "a", post_process=double), state=state_at("a", 1), config=maps)
     assert output.records() == [{"id": 12, "lsn": 6, "word": "12"}]
 
 
@@ -179,5 +190,5 @@ def test_bookmark_of_another_key_is_ignored_and_another_value_refused() -> None:
     run(logged(log, "a"), state=other)
     assert log.starts == {"a": None}
     wrong = {"bookmarks": {"a": {"replication_key": "lsn", "replication_key_value": "0/16"}}}
-    _, error = failed(ConfigurationError, logged(log, "a"), state=wrong)
+    _, error = sync_until_error(ConfigurationError, logged(log, "a"), state=wrong)
     assert "not a position in the log" in str(error)

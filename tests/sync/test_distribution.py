@@ -31,8 +31,8 @@ ORDERS = {
 
 @pytest.fixture
 def server():
-    with serving() as found:
-        yield found
+    with serving() as http_server:
+        yield http_server
 
 
 def day(number):
@@ -43,9 +43,9 @@ def orders(self, context):
     """Yield the unsorted records of a partition from its starting value on."""
     start = self.get_starting_replication_key_value(context)
     for number in (3, 9, 1, 7):
-        at = day(number + context["p"])
-        if start is None or at >= start:
-            yield {"id": 100 * context["p"] + number, "at": at}
+        timestamp = day(number + context["p"])
+        if start is None or timestamp >= start:
+            yield {"id": 100 * context["p"] + number, "at": timestamp}
 
 
 def _pickle_and_load(value):
@@ -55,12 +55,12 @@ def _pickle_and_load(value):
 class Worker:
     """Syncs work units with a separate tap; those of ``bad`` contexts fail."""
 
-    def __init__(self, kinds, bad=(), most=1_000, **given):
-        self.max_units = most
+    def __init__(self, kinds, bad=(), max_units=1_000, **options):
+        self.max_units = max_units
         self.bad = list(bad)
         self.parts = []
         self._rows = []
-        self._tap = make(*kinds, **given)
+        self._tap = make(*kinds, **options)
         self._tap.set_protocol_writer(self)
 
     def encode(self, record):
@@ -84,8 +84,8 @@ class Worker:
                 results.append(WorkResult(part.number, error="RuntimeError: bad"))
                 continue
             bookmarks = _pickle_and_load(self._tap.sync_part(part))
-            counts = {str(each.stream): len(each.rows) for each in self._rows}
-            if not (in_order and any(each.error for each in results)):
+            counts = {str(item.stream): len(item.rows) for item in self._rows}
+            if not (in_order and any(item.error for item in results)):
                 events += self._rows
             results.append(WorkResult(part.number, bookmarks, counts))
         return WorkResults(events, results)
@@ -99,10 +99,10 @@ class DistributingWriter(SingerWriter):
         self.distributor = distributor
 
 
-def sync_distributed(*kinds, bad=(), most=1_000, error=None, **given):
+def sync_distributed(*kinds, bad=(), max_units=1_000, error=None, **options):
     """Sync a tap whose contexts are distributed; return its output and the work units."""
-    output, worker = Output(), Worker(kinds, bad, most)
-    tap = make(*kinds, **given)
+    output, worker = Output(), Worker(kinds, bad, max_units)
+    tap = make(*kinds, **options)
     tap.protocol_writer = DistributingWriter(output.append, worker)
     if error is None:
         tap.sync_all()
@@ -113,10 +113,10 @@ def sync_distributed(*kinds, bad=(), most=1_000, error=None, **given):
     return output, worker.parts
 
 
-def check_same_output(*kinds, **given):
+def check_same_output(*kinds, **options):
     """Check that local and distributed syncs have the same rows and last state."""
-    local = sync(*kinds, **given)
-    distributed, parts = sync_distributed(*kinds, **given)
+    local = sync(*kinds, **options)
+    distributed, parts = sync_distributed(*kinds, **options)
     names = {kind.name for kind in kinds}
     for name in names:
         assert sorted(map(str, distributed.records(name))) == sorted(map(str, local.records(name)))
@@ -141,7 +141,7 @@ def test_second_sync_continues_from_the_bookmarks_of_the_first():
     out, parts = check_same_output(kind, state=state)
     assert len(out.records("orders")) == 5
     entries = [part.bookmarks["orders"]["partitions"] for part in parts]
-    assert [[entry["context"] for entry in each] for each in entries] == [
+    assert [[entry["context"] for entry in part_entries] for part_entries in entries] == [
         [context] for context in ORDERS["partitions"]
     ]
 
@@ -149,8 +149,8 @@ def test_second_sync_continues_from_the_bookmarks_of_the_first():
 @pytest.mark.parametrize("keys", [[], ["q"]])
 def test_shared_bookmark_is_the_greatest_value_of_its_contexts(keys):
     """Contexts of all work units update the bookmark that they share."""
-    places = [{"p": number, "q": number % 2} for number in range(5)]
-    members = {**ORDERS, "partitions": places, "state_partitioning_keys": keys}
+    partitions = [{"p": number, "q": number % 2} for number in range(5)]
+    members = {**ORDERS, "partitions": partitions, "state_partitioning_keys": keys}
     kind = stream("orders", orders, **members)
     check_same_output(kind)
     check_same_output(kind, state=sync(kind).states[-1])
@@ -162,9 +162,9 @@ def test_bookmark_with_all_keys_of_its_context_is_final_with_its_work_unit():
     check_same_output(kind)
     check_same_output(kind, state=sync(kind).states[-1])
     out, _ = sync_distributed(kind, bad=[{"p": 3}], error=PartitionsFailedError)
-    again, _ = sync_distributed(kind, state=out.states[-1])
-    assert len(again.records("orders")) == 4 + 4
-    assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
+    resumed, _ = sync_distributed(kind, state=out.states[-1])
+    assert len(resumed.records("orders")) == 4 + 4
+    assert resumed.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
 
 
 def test_full_table_rows_of_all_workers_have_one_version():
@@ -218,21 +218,21 @@ def test_parent_is_read_locally_and_its_children_are_distributed():
     check_same_output(*parent_and_descendants(), state=out.states[-1])
 
 
-@pytest.mark.parametrize("most", [1, 2, 4, 6, 7])
-def test_contexts_are_distributed_in_groups(most):
+@pytest.mark.parametrize("max_units", [1, 2, 4, 6, 7])
+def test_contexts_are_distributed_in_groups(max_units):
     """Each context is read once for any size of the groups."""
     local = sync(*parent_and_descendants())
-    out, parts = sync_distributed(*parent_and_descendants(), most=most)
+    out, parts = sync_distributed(*parent_and_descendants(), max_units=max_units)
     assert len(parts) == 6
     assert out.states[-1] == local.states[-1]
     assert len(out.records("children")) == 18
 
 
-@pytest.mark.parametrize("most", [1, 2, 1_000])
+@pytest.mark.parametrize("max_units", [1, 2, 1_000])
 @pytest.mark.parametrize(
     "names, keys", [(("n",), None), (("parent", "n"), None), (("parent", "n"), ["parent"])]
 )
-def test_descendants_continue_from_their_bookmarks(most, names, keys):
+def test_descendants_continue_from_their_bookmarks(max_units, names, keys):
     """Their contexts may have other keys than the work unit, or share a bookmark."""
     parent, child, grandchild = parent_and_descendants()
     child.get_child_context = lambda self, record, context: {
@@ -249,7 +249,7 @@ def test_descendants_continue_from_their_bookmarks(most, names, keys):
     kinds = parent, child, grandchild
     parent.replication_key = None
     state = sync(*kinds).states[-1]
-    out, parts = sync_distributed(*kinds, most=most, state=state)
+    out, parts = sync_distributed(*kinds, max_units=max_units, state=state)
     local = sync(*kinds, state=state)
     assert len(parts) == 6
     assert len(out.records("grandchildren")) == len(local.records("grandchildren")) < 72
@@ -293,10 +293,10 @@ def test_windows_after_a_failed_window_are_discarded(server: Server):
     out, _ = sync_distributed(kind, bad=["2024-01-04T00:00:00Z"], error=PartitionsFailedError)
     first = out.records("articles")
     assert max(record["at"] for record in first) < "2024-01-04"
-    again, _ = sync_distributed(kind, state=out.states[-1])
-    ids = [record["id"] for record in (*first, *again.records("articles"))]
+    resumed, _ = sync_distributed(kind, state=out.states[-1])
+    ids = [record["id"] for record in (*first, *resumed.records("articles"))]
     assert set(ids) == {article["id"] for article in ARTICLES}
-    assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
+    assert resumed.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
 
 
 # Failures
@@ -311,30 +311,37 @@ def test_failed_context_does_not_affect_the_others():
     state = out.states[-1]
     assert state["currently_syncing"] == "orders"
     values = [
-        each.get("replication_key_value") for each in state["bookmarks"]["orders"]["partitions"]
+        entry.get("replication_key_value") for entry in state["bookmarks"]["orders"]["partitions"]
     ]
     assert [value is None for value in values] == [False, False, False, True, False]
-    again, _ = sync_distributed(kind, state=state)
-    assert len(again.records("orders")) == 4 + 4
-    assert again.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
+    resumed, _ = sync_distributed(kind, state=state)
+    assert len(resumed.records("orders")) == 4 + 4
+    assert resumed.states[-1]["bookmarks"] == sync(kind).states[-1]["bookmarks"]
 
 
 @settings(max_examples=40, deadline=None)  # 1,024 inputs in all
-@given(bad=st.sets(st.integers(0, 5), max_size=6), most=st.integers(1, 8), ordered=st.booleans())
-def test_failed_children_are_read_by_the_next_sync(bad, most, ordered):
+@given(
+    bad=st.sets(st.integers(0, 5), max_size=6), max_units=st.integers(1, 8), ordered=st.booleans()
+)
+def test_failed_children_are_read_by_the_next_sync(bad, max_units, ordered):
     """The parent's bookmark does not advance beyond failed children."""
     parent, child, grandchild = parent_and_descendants()
     parent.is_sorted = ordered
     lost = [{"parent": number} for number in bad]
     out, _ = sync_distributed(
-        parent, child, grandchild, bad=lost, most=most, error=PartitionsFailedError if bad else None
+        parent,
+        child,
+        grandchild,
+        bad=lost,
+        max_units=max_units,
+        error=PartitionsFailedError if bad else None,
     )
-    again, _ = sync_distributed(parent, child, grandchild, state=out.states[-1])
-    seen = {
+    resumed, _ = sync_distributed(parent, child, grandchild, state=out.states[-1])
+    received = {
         (record["parent"], record["n"])
-        for record in (*out.records("children"), *again.records("children"))
+        for record in (*out.records("children"), *resumed.records("children"))
     }
-    assert seen == {(number, n) for number in range(6) for n in range(3)}
+    assert received == {(number, n) for number in range(6) for n in range(3)}
 
 
 def test_sort_error_in_a_worker_is_raised():
@@ -348,7 +355,7 @@ def test_sort_error_in_a_worker_is_raised():
 
 
 @pytest.mark.parametrize(
-    "members, why",
+    "members, reason",
     [
         ({"state_partition_limit": 3}, "state_partition_limit"),
         ({"ABORT_AT_RECORD_COUNT": 10**6}, "it has a record limit"),
@@ -359,7 +366,7 @@ def test_sort_error_in_a_worker_is_raised():
         ),
     ],
 )
-def test_stream_that_cannot_be_distributed_is_read_locally(members, why, caplog):
+def test_stream_that_cannot_be_distributed_is_read_locally(members, reason, caplog):
     """The log states the reason."""
     rows = [{"id": 1, "at": day(1)}]
     kind = stream("orders", lambda self, context: rows, **{**ORDERS, **members})
@@ -367,7 +374,7 @@ def test_stream_that_cannot_be_distributed_is_read_locally(members, why, caplog)
         out, parts = sync_distributed(kind)
     assert parts == []
     assert out.records("orders")
-    assert why in caplog.text
+    assert reason in caplog.text
 
 
 def test_stream_whose_bookmarks_the_user_limits_is_read_locally():
@@ -378,7 +385,7 @@ def test_stream_whose_bookmarks_the_user_limits_is_read_locally():
 
 
 @pytest.mark.parametrize(
-    "members, why",
+    "members, reason",
     [
         ({"state_partition_limit": 3}, "state_partition_limit"),
         (
@@ -387,7 +394,7 @@ def test_stream_whose_bookmarks_the_user_limits_is_read_locally():
         ),
     ],
 )
-def test_descendant_that_cannot_be_distributed_is_read_locally(members, why, caplog):
+def test_descendant_that_cannot_be_distributed_is_read_locally(members, reason, caplog):
     """A work unit also syncs its descendants, so the same conditions apply to them."""
     parent, child, grandchild = parent_and_descendants()
     for name, value in members.items():
@@ -396,15 +403,15 @@ def test_descendant_that_cannot_be_distributed_is_read_locally(members, why, cap
         _, parts = check_same_output(parent, child, grandchild)
     assert parts == []
     assert "because of its descendant 'grandchildren': " in caplog.text
-    assert why in caplog.text
+    assert reason in caplog.text
 
 
 def test_context_values_keep_their_types():
     """Contexts of strings, numbers, booleans and null are distributed unchanged."""
-    places = [{"p": value} for value in ("ä", 1.5, True, None, "")]
+    partitions = [{"p": value} for value in ("ä", 1.5, True, None, "")]
     kind = stream(
         "orders",
         lambda self, context: [{"id": 1, "at": day(2)}],
-        **{**ORDERS, "schema": schema(id=INTEGER, p=STRING, at=DATETIME), "partitions": places},
+        **{**ORDERS, "schema": schema(id=INTEGER, p=STRING, at=DATETIME), "partitions": partitions},
     )
     check_same_output(kind)

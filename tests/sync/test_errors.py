@@ -15,31 +15,41 @@ from tap_core.exceptions import (
     InvalidReplicationKeyException,
     InvalidStreamSortException,
 )
-from tests.sync.syncing import DATETIME, INTEGER, Output, failed, hooked, make, schema, stream, sync
+from tests.sync.syncing import (
+    DATETIME,
+    INTEGER,
+    Output,
+    make,
+    schema,
+    stream,
+    sync,
+    sync_until_error,
+    with_hook,
+)
 
 SORTED = {"replication_key": "id", "is_sorted": True}
 
 both_paths = pytest.mark.parametrize(
-    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+    "on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"]
 )
 
 
-def pulled_by(rows, **members):
+def record_reads(rows, **members):
     """Return a stream and the list of ids that were pulled from it."""
     pulled = []
 
-    def pull(self, context):
+    def get_records(self, context):
         for row in rows:
             pulled.append(row["id"])
             yield row
 
-    return stream("a", pull, **members), pulled
+    return stream("a", get_records, **members), pulled
 
 
 @both_paths
 def test_record_out_of_order_is_the_last_written_record(on_path, caplog):
-    kind, pulled = pulled_by([{"id": n} for n in (1, 2, 5, 3, 6, 7)], **SORTED)
-    output, error = failed(InvalidStreamSortException, on_path(kind))
+    kind, pulled = record_reads([{"id": n} for n in (1, 2, 5, 3, 6, 7)], **SORTED)
+    output, error = sync_until_error(InvalidStreamSortException, on_path(kind))
     assert [record["id"] for record in output.records("a")] == [1, 2, 5, 3]
     assert pulled == [1, 2, 5, 3]
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 5
@@ -51,13 +61,17 @@ def test_record_out_of_order_is_the_last_written_record(on_path, caplog):
 def test_partition_out_of_order_is_named_in_the_log(on_path, caplog):
     rows = [{"id": 1}, {"id": 2}]
 
-    def pull(self, context):
+    def get_records(self, context):
         return rows if context["p"] == 1 else rows[::-1]
 
     kind = stream(
-        "a", pull, **SORTED, partitions=[{"p": 1}, {"p": 2}], schema=schema(id=INTEGER, p=INTEGER)
+        "a",
+        get_records,
+        **SORTED,
+        partitions=[{"p": 1}, {"p": 2}],
+        schema=schema(id=INTEGER, p=INTEGER),
     )
-    failed(InvalidStreamSortException, on_path(kind))
+    sync_until_error(InvalidStreamSortException, on_path(kind))
     assert "on record #4, partition record #2 of {'p': 2}" in caplog.text
 
 
@@ -68,7 +82,9 @@ def test_error_of_the_author_leaves_valid_output_and_state(on_path, caplog):
         yield {"id": 2}
         raise RuntimeError("the source is on fire")
 
-    output, error = failed(RuntimeError, on_path(stream("a", rows, **SORTED)), stream("b", [{}]))
+    output, error = sync_until_error(
+        RuntimeError, on_path(stream("a", rows, **SORTED)), stream("b", [{}])
+    )
     assert str(error) == "the source is on fire"
     assert [record["id"] for record in output.records("a")] == [1, 2]
     assert output.states[-1] == {
@@ -86,16 +102,16 @@ def test_error_of_the_author_leaves_valid_output_and_state(on_path, caplog):
 
 
 @both_paths
-@pytest.mark.parametrize("place", ["post_process", "get_child_context", "partitions"])
-def test_key_error_in_a_hook_is_raised_unchanged(on_path, place):
+@pytest.mark.parametrize("hook_name", ["post_process", "get_child_context", "partitions"])
+def test_key_error_in_a_hook_is_raised_unchanged(on_path, hook_name):
     """A KeyError of the author is not mistaken for a missing replication key."""
 
     def fail(self, *args, **kwargs):
         raise KeyError("author's own")
 
-    member = property(fail) if place == "partitions" else fail
-    kind = stream("a", [{"id": 1}], **SORTED, **{place: member})
-    _, error = failed(KeyError, on_path(kind))
+    member = property(fail) if hook_name == "partitions" else fail
+    kind = stream("a", [{"id": 1}], **SORTED, **{hook_name: member})
+    _, error = sync_until_error(KeyError, on_path(kind))
     assert error.args == ("author's own",)
 
 
@@ -104,7 +120,9 @@ def test_failed_stream_is_currently_syncing_in_the_state(on_path):
     def rows(self, context):
         raise RuntimeError
 
-    output, _ = failed(RuntimeError, stream("a", [{"id": 1}], **SORTED), on_path(stream("b", rows)))
+    output, _ = sync_until_error(
+        RuntimeError, stream("a", [{"id": 1}], **SORTED), on_path(stream("b", rows))
+    )
     assert output.states[-1]["currently_syncing"] == "b"
 
 
@@ -115,7 +133,7 @@ def test_failed_stream_is_currently_syncing_in_the_state(on_path):
 @pytest.mark.parametrize("members", [SORTED, {"replication_key": "id"}], ids=["sorted", "unsorted"])
 def test_record_without_the_replication_key_is_an_error(on_path, members):
     kind = on_path(stream("a", [{"id": 1}, {"n": 2}, {"id": 3}], **members))
-    output, error = failed(InvalidReplicationKeyException, kind)
+    output, error = sync_until_error(InvalidReplicationKeyException, kind)
     assert "has no replication key 'id'; it has 'n'" in str(error)
     assert len(output.records("a")) == 2
     entry = output.states[-1]["bookmarks"]["a"]
@@ -136,7 +154,7 @@ def test_null_replication_key_is_logged_as_a_warning(on_path, caplog):
 @both_paths
 def test_replication_key_missing_in_the_schema_is_an_error(on_path):
     kind = on_path(stream("a", [{"id": 1}], replication_key="changed"))
-    output, error = failed(InvalidReplicationKeyException, kind)
+    output, error = sync_until_error(InvalidReplicationKeyException, kind)
     assert "'changed' is not in schema for stream 'a'" in str(error)
     assert output.records("a") == []
 
@@ -145,7 +163,7 @@ def test_replication_key_missing_in_the_schema_is_an_error(on_path):
 def test_forced_incremental_stream_requires_a_replication_key(on_path):
     kind = on_path(stream("a", [{"id": 1}], forced_replication_method="INCREMENTAL"))
     kind.__init__ = forcing(kind.__init__)
-    _, error = failed(ValueError, kind)
+    _, error = sync_until_error(ValueError, kind)
     assert "Could not detect replication key for 'a' stream" in str(error)
     assert str(error).endswith("in the catalog or in the class, or use the method FULL_TABLE.")
 
@@ -164,7 +182,7 @@ def forcing(init):
 @both_paths
 def test_schema_without_properties_is_an_error_at_the_first_record(on_path):
     kind = on_path(stream("a", [{"id": 1}], schema={"type": "object"}))
-    output, error = failed(DiscoveryError, kind)
+    output, error = sync_until_error(DiscoveryError, kind)
     assert "The schema of stream 'a' has no 'properties'" in str(error)
     assert output.records("a") == []
     assert sync(on_path(stream("a", [], schema={"type": "object"}))).of("SCHEMA", "a")
@@ -173,7 +191,7 @@ def test_schema_without_properties_is_an_error_at_the_first_record(on_path):
 @both_paths
 def test_missing_schema_is_an_error(on_path):
     kind = on_path(stream("a", [{"id": 1}], schema=None))
-    del kind.__mro__[1 if on_path is hooked else 0].schema
+    del kind.__mro__[1 if on_path is with_hook else 0].schema
     with pytest.raises(DiscoveryError, match="schema for stream 'a' was not provided"):
         sync(kind)
 
@@ -194,7 +212,7 @@ def create_child_class(kind, **members):
 
 def test_child_stream_without_its_parent_is_an_error():
     parent = stream("parent", [])
-    _, error = failed(DiscoveryError, create_child_class(parent))
+    _, error = sync_until_error(DiscoveryError, create_child_class(parent))
     assert "'c' is a child of Parent, which discover_streams() did not return" in str(error)
 
 
@@ -202,20 +220,20 @@ def test_child_stream_without_its_parent_is_an_error():
 def test_parent_without_get_child_context_is_an_error(on_path):
     parent = stream("parent", [{"id": 1}])
     child = create_child_class(parent)
-    made = on_path(parent)
-    child.parent_stream_type = made
-    _, error = failed(NotImplementedError, made, child)
+    parent_class = on_path(parent)
+    child.parent_stream_type = parent_class
+    _, error = sync_until_error(NotImplementedError, parent_class, child)
     assert "'parent' has the child stream 'c'" in str(error)
     assert "get_child_context()" in str(error)
     child.state_partitioning_keys = []
-    assert sync(made, child).records("c") == [{"id": 1}]
+    assert sync(parent_class, child).records("c") == [{"id": 1}]
 
 
 @both_paths
 @pytest.mark.parametrize("partitions", [[1], "ab", {"p": 1}])
 def test_partition_that_is_no_dict_is_an_error_that_names_the_stream(on_path, partitions):
     kind = stream("a", [{"id": 1}], partitions=partitions)
-    _, error = failed(FatalSyncError, on_path(kind))
+    _, error = sync_until_error(FatalSyncError, on_path(kind))
     assert "Stream 'a': a context must be a dict, but partitions returned" in str(error)
 
 
@@ -227,7 +245,7 @@ def test_child_context_that_is_no_dict_is_an_error_that_names_the_child(on_path,
         stream("p", [{"id": 1}], get_child_context=lambda self, record, context: returned)
     )
     child = stream("c", [{"id": 2}], parent_stream_type=parent)
-    _, error = failed(FatalSyncError, parent, child)
+    _, error = sync_until_error(FatalSyncError, parent, child)
     assert "Stream 'c': a context must be a dict, but get_child_context of its" in str(error)
 
 
@@ -277,9 +295,9 @@ def test_error_in_a_child_stream_ends_the_parent(on_path):
         **SORTED,
         get_child_context=lambda self, record, context: {"of": record["id"]},
     )
-    made = on_path(parent)
-    child = stream("c", rows, parent_stream_type=made)
-    output, _ = failed(RuntimeError, made, child)
+    parent_class = on_path(parent)
+    child = stream("c", rows, parent_stream_type=parent_class)
+    output, _ = sync_until_error(RuntimeError, parent_class, child)
     assert output.records("parent") == [], "a parent's record follows its children"
     assert output.states[-1]["currently_syncing"] == "parent"
 
@@ -287,32 +305,34 @@ def test_error_in_a_child_stream_ends_the_parent(on_path):
 # The limit of records
 
 
-def aborting(kind, limit):
+def with_record_limit(kind, limit):
     return type("Aborting", (kind,), {"ABORT_AT_RECORD_COUNT": limit})
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_record_limit_of_n_pulls_one_more_record(limit):
-    kind, pulled = pulled_by([{"id": n} for n in range(10)], **SORTED)
-    output, _ = failed(AbortedSyncPausedException, aborting(kind, limit))
+    kind, pulled = record_reads([{"id": n} for n in range(10)], **SORTED)
+    output, _ = sync_until_error(AbortedSyncPausedException, with_record_limit(kind, limit))
     assert len(output.records("a")) == limit
     assert len(pulled) == limit + 1
 
 
 def test_record_limit_that_is_not_reached_has_no_effect():
-    kind, pulled = pulled_by([{"id": n} for n in range(3)], **SORTED)
-    assert sync(aborting(kind, 3)).text == sync(kind).text
+    kind, pulled = record_reads([{"id": n} for n in range(3)], **SORTED)
+    assert sync(with_record_limit(kind, 3)).text == sync(kind).text
     assert len(pulled) == 6
 
 
 def test_aborted_sync_raises_paused_or_failed_by_resumability():
     rows = [{"id": n} for n in range(5)]
-    failed(AbortedSyncFailedException, aborting(stream("a", rows), 2))
+    sync_until_error(AbortedSyncFailedException, with_record_limit(stream("a", rows), 2))
     unsorted = stream("a", rows, replication_key="id")
-    failed(AbortedSyncFailedException, aborting(unsorted, 2))
-    quiet = type("Quiet", (unsorted,), {"_write_state_message": lambda self: None})
-    failed(AbortedSyncFailedException, aborting(quiet, 2))
-    output, _ = failed(AbortedSyncPausedException, aborting(stream("a", rows, **SORTED), 2))
+    sync_until_error(AbortedSyncFailedException, with_record_limit(unsorted, 2))
+    silent = type("Quiet", (unsorted,), {"_write_state_message": lambda self: None})
+    sync_until_error(AbortedSyncFailedException, with_record_limit(silent, 2))
+    output, _ = sync_until_error(
+        AbortedSyncPausedException, with_record_limit(stream("a", rows, **SORTED), 2)
+    )
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 1
 
 
@@ -323,8 +343,8 @@ def test_abort_sync_can_be_overridden():
         reasons.append(str(abort_reason))
         raise AbortedSyncPausedException
 
-    kind = aborting(stream("a", [{"id": 1}], _abort_sync=_abort_sync), 0)
-    failed(AbortedSyncPausedException, kind)
+    kind = with_record_limit(stream("a", [{"id": 1}], _abort_sync=_abort_sync), 0)
+    sync_until_error(AbortedSyncPausedException, kind)
     assert "max dry run record limit (0)" in reasons[0]
 
 
@@ -335,7 +355,7 @@ def test_aborted_child_does_not_stop_other_children():
         get_child_context=lambda self, record, context: {"of": record["id"]},
     )
     rows = [{"id": n} for n in range(5)]
-    first = aborting(stream("c", rows, parent_stream_type=parent), 2)
+    first = with_record_limit(stream("c", rows, parent_stream_type=parent), 2)
     second = stream("d", rows, parent_stream_type=parent)
     output = sync(parent, first, second)
     assert len(output.records("c")) == 4
@@ -345,7 +365,7 @@ def test_aborted_child_does_not_stop_other_children():
 
 def test_connection_test_reads_one_record_per_stream():
     """The test includes deselected streams and children, and activates no table version."""
-    kind, pulled = pulled_by(
+    kind, pulled = record_reads(
         [{"id": n} for n in range(10)],
         get_child_context=lambda self, record, context: {"of": record["id"]},
     )

@@ -12,12 +12,12 @@ from tap_core.singerlib.messages import RecordMessage, SchemaMessage
 from tap_core.streams.core import Stream
 from tap_core.sync.override_detection import OVERRIDABLE_HOOKS, is_overridden
 from tap_core.sync.plan import get_plan
-from tests.sync.syncing import INTEGER, Output, hooked, make, schema, stream, sync
+from tests.sync.syncing import INTEGER, Output, make, schema, stream, sync, with_hook
 
 ROWS = [{"id": 1}, {"id": 2}, {"id": 3}]
 
 both_paths = pytest.mark.parametrize(
-    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+    "on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"]
 )
 
 
@@ -44,8 +44,8 @@ def test_overridable_hooks_are_members_of_stream():
 
 def test_a_stream_without_hooks_is_compiled():
     def is_compiled(kind):
-        [found] = make(kind).streams.values()
-        return get_plan(found).uses_fast_path
+        [instance] = make(kind).streams.values()
+        return get_plan(instance).uses_fast_path
 
     assert is_compiled(stream("a", ROWS, post_process=lambda self, row, context=None: row))
     for name in ("_finalize_state", "_sync_children", "_write_state_message"):
@@ -56,10 +56,10 @@ def test_a_stream_without_hooks_is_compiled():
 
 def test_hook_can_be_overridden_on_an_instance():
     tap = make(stream("a", ROWS))
-    [found] = tap.streams.values()
-    assert not is_overridden(found, *OVERRIDABLE_HOOKS)
-    found._write_record_message = lambda record: None
-    assert is_overridden(found, *OVERRIDABLE_HOOKS)
+    [instance] = tap.streams.values()
+    assert not is_overridden(instance, *OVERRIDABLE_HOOKS)
+    instance._write_record_message = lambda record: None
+    assert is_overridden(instance, *OVERRIDABLE_HOOKS)
 
 
 def test_generate_record_messages_may_yield_two_messages():
@@ -92,7 +92,7 @@ def test_increment_stream_state_may_use_another_value():
 
 def test_log_based_stream_may_write_its_own_bookmark():
     """The SDK does not advance it, but provides it as the starting value of the next sync."""
-    seen = []
+    starts = []
 
     def increment(self, base, latest_record, *, context=None):
         base(latest_record, context=context)
@@ -101,7 +101,7 @@ def test_log_based_stream_may_write_its_own_bookmark():
         )
 
     def rows(self, context):
-        seen.append(self.get_starting_replication_key_value(context))
+        starts.append(self.get_starting_replication_key_value(context))
         return ROWS
 
     class LogBased(override_hook("_increment_stream_state", increment, rows, replication_key="id")):
@@ -110,7 +110,7 @@ def test_log_based_stream_may_write_its_own_bookmark():
     state = sync(LogBased).states[-1]
     assert state["bookmarks"]["a"]["replication_key_value"] == 3
     sync(LogBased, state=state)
-    assert seen == [None, 3]
+    assert starts == [None, 3]
 
 
 @both_paths
@@ -122,8 +122,8 @@ def test_generate_schema_messages_may_change_messages(on_path):
         yield SchemaMessage("extra", {}, [])
 
     output = sync(on_path(override_hook("_generate_schema_messages", messages)))
-    found = [(m["stream"], m["key_properties"]) for m in output.of("SCHEMA")]
-    assert found == [("a", ["other"]), ("extra", [])]
+    actual = [(m["stream"], m["key_properties"]) for m in output.of("SCHEMA")]
+    assert actual == [("a", ["other"]), ("extra", [])]
 
 
 @both_paths
@@ -173,10 +173,10 @@ def test_sync_records_may_sync_several_contexts():
 def test_sync_records_may_pull_records_without_writing():
     output = Output()
     tap = make(stream("a", ROWS, replication_key="id"), output=output)
-    [found] = tap.streams.values()
-    assert list(found._sync_records(write_messages=False)) == ROWS
+    [instance] = tap.streams.values()
+    assert list(instance._sync_records(write_messages=False)) == ROWS
     assert output == []
-    assert found.stream_state["replication_key_value"] == 3
+    assert instance.stream_state["replication_key_value"] == 3
 
 
 def test_state_partition_context_can_be_overridden():
@@ -206,8 +206,8 @@ def test_finalize_state_may_add_values(on_path):
 
 def test_generate_record_messages_may_change_objects_of_the_record():
     """The tap's own records, here two that share an object, stay unchanged."""
-    place = {"zip": "1", "code": "x"}
-    rows = [{"id": 1, "place": place}, {"id": 2, "place": place}]
+    address = {"zip": "1", "code": "x"}
+    rows = [{"id": 1, "place": address}, {"id": 2, "place": address}]
 
     def messages(self, base, record):
         for message in base(record):
@@ -219,7 +219,7 @@ def test_generate_record_messages_may_change_objects_of_the_record():
     declared = schema(id=INTEGER, place={"type": "object", "properties": properties})
     output = sync(override_hook("_generate_record_messages", messages, rows, schema=declared))
     assert [record["place"] for record in output.records("a")] == [{"zip": "1!"}, {"zip": "1!"}]
-    assert place == {"zip": "1", "code": "x"}
+    assert address == {"zip": "1", "code": "x"}
 
 
 @both_paths
@@ -235,23 +235,23 @@ def test_write_state_message_may_change_the_state(on_path):
     output = sync(kind)
     order = [message["type"] for message in output.messages]
     assert order[:6] == ["SCHEMA", "RECORD", "RECORD", "STATE", "RECORD", "STATE"]
-    found = [state["bookmarks"]["a"] for state in output.states]
-    assert [state["written"] for state in found] == list(range(1, len(found) + 1))
-    assert found[-1]["replication_key_value"] == 3
+    entries = [state["bookmarks"]["a"] for state in output.states]
+    assert [state["written"] for state in entries] == list(range(1, len(entries) + 1))
+    assert entries[-1]["replication_key_value"] == 3
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_bookmark_advances_before_each_hook_of_the_next_record(is_sorted):
     """The sync advances a bookmark without calls of `_increment_stream_state`."""
-    seen = []
+    states = []
 
     def process(self, base, record, **contexts):
         state = self.get_context_state(None)
-        seen.append((state if is_sorted else state.get("progress_markers", {})).copy())
+        states.append((state if is_sorted else state.get("progress_markers", {})).copy())
         base(record, **contexts)
 
     sync(override_hook("_process_record", process, replication_key="id", is_sorted=is_sorted))
-    assert [state.get("replication_key_value") for state in seen] == [None, 1, 2]
+    assert [state.get("replication_key_value") for state in states] == [None, 1, 2]
 
 
 # Contexts
@@ -259,10 +259,10 @@ def test_bookmark_advances_before_each_hook_of_the_next_record(is_sorted):
 
 @both_paths
 def test_context_attribute_is_read_only_and_preprocessed(on_path):
-    seen = []
+    contexts = []
 
     def rows(self, context):
-        seen.append((type(self.context), dict(self.context), dict(context)))
+        contexts.append((type(self.context), dict(self.context), dict(context)))
         return []
 
     parent = stream(
@@ -277,15 +277,15 @@ def test_context_attribute_is_read_only_and_preprocessed(on_path):
         preprocess_context=lambda self, context: {"of": context["of"]},
     )
     sync(parent, on_path(child))
-    assert seen == [(MappingProxyType, {"of": 1}, {"of": 1})]
+    assert contexts == [(MappingProxyType, {"of": 1}, {"of": 1})]
 
 
 @both_paths
 def test_empty_context_is_none(on_path):
-    seen = []
+    contexts = []
 
     def rows(self, context):
-        seen.append((context, self.context))
+        contexts.append((context, self.context))
         return [{"id": 1}]
 
     parent = stream("p", [{"id": 1}], get_child_context=lambda self, record, context: {"x": 1})
@@ -297,7 +297,7 @@ def test_empty_context_is_none(on_path):
         preprocess_context=lambda self, context: {},
     )
     output = sync(parent, on_path(child))
-    assert seen == [(None, None)]
+    assert contexts == [(None, None)]
     assert output.states[-1]["bookmarks"]["c"] == {
         "replication_key": "id",
         "replication_key_value": 1,
@@ -306,10 +306,10 @@ def test_empty_context_is_none(on_path):
 
 @both_paths
 def test_each_child_stream_gets_its_own_copy_of_the_context(on_path):
-    seen = []
+    contexts = []
 
     def rows(self, context):
-        seen.append((self.name, dict(context)))
+        contexts.append((self.name, dict(context)))
         context["spoilt"] = True
         return []
 
@@ -320,7 +320,7 @@ def test_each_child_stream_gets_its_own_copy_of_the_context(on_path):
     )
     children = [stream(name, rows, parent_stream_type=parent) for name in "cd"]
     sync(parent, *map(on_path, children))
-    assert [context for name, context in seen if name == "c"] == [{"of": 1}, {"of": 2}]
+    assert [context for name, context in contexts if name == "c"] == [{"of": 1}, {"of": 2}]
 
 
 @both_paths
@@ -340,13 +340,13 @@ def test_context_values_are_added_only_if_missing_in_the_record(on_path):
 def test_schema_message_reflects_later_changes_of_keys():
     output = Output()
     tap = make(stream("a", ROWS, schema=schema(id=INTEGER)), output=output)
-    [found] = tap.streams.values()
-    found._write_schema_message()
-    found.primary_keys = ["id"]
-    found._write_schema_message()
-    found.replication_key = "id"
-    found._write_schema_message()
-    found._write_schema_message()
+    [instance] = tap.streams.values()
+    instance._write_schema_message()
+    instance.primary_keys = ["id"]
+    instance._write_schema_message()
+    instance.replication_key = "id"
+    instance._write_schema_message()
+    instance._write_schema_message()
     assert [(m["key_properties"], m.get("bookmark_properties")) for m in output.of("SCHEMA")] == [
         ([], None),
         (["id"], None),

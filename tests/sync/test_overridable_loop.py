@@ -19,12 +19,12 @@ from tests.sync.syncing import (
     INTEGER,
     STRING,
     Output,
-    failed,
-    hooked,
     make,
     schema,
     stream,
     sync,
+    sync_until_error,
+    with_hook,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:Yielding a tuple")
@@ -213,39 +213,41 @@ CASES = {
 
 def with_hooks(kinds):
     """Return the streams with a hook that changes nothing; parents and children stay related."""
-    made = {}
+    subclasses = {}
     for kind in kinds:
-        made[kind] = hooked(kind)
+        subclasses[kind] = with_hook(kind)
         parent = kind.parent_stream_type
-        made[kind].parent_stream_type = made.get(parent, parent)
-    return list(made.values())
+        subclasses[kind].parent_stream_type = subclasses.get(parent, parent)
+    return list(subclasses.values())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_compiled_and_overridable_loop_write_the_same_bytes(case):
-    kinds, given = CASES[case]
-    compiled = sync(*kinds, **copy.deepcopy(given)).text
+    kinds, options = CASES[case]
+    compiled = sync(*kinds, **copy.deepcopy(options)).text
     assert compiled
-    assert sync(*with_hooks(kinds), **copy.deepcopy(given)).text == compiled
+    assert sync(*with_hooks(kinds), **copy.deepcopy(options)).text == compiled
 
 
 def test_streams_with_hooks_are_not_compiled():
     kinds, _ = CASES["children"]
     for on_path, is_compiled in ((list, True), (with_hooks, False)):
         tap = make(*on_path(kinds))
-        assert [get_plan(one).uses_fast_path for one in tap.streams.values()] == [is_compiled] * 3
+        assert [get_plan(instance).uses_fast_path for instance in tap.streams.values()] == [
+            is_compiled
+        ] * 3
 
 
 def test_stream_with_a_hook_does_not_change_other_streams():
     kinds, _ = CASES["children"]
-    whole = sync(*kinds).text
+    expected = sync(*kinds).text
     for number, kind in enumerate(kinds):
-        some = list(kinds)
-        some[number] = hooked(kind)
-        for other in range(number + 1, len(some)):
-            some[other] = type(some[other].__name__, (some[other],), {})
-            some[other].parent_stream_type = some[other - 1]
-        assert sync(*some).text == whole
+        changed = list(kinds)
+        changed[number] = with_hook(kind)
+        for other in range(number + 1, len(changed)):
+            changed[other] = type(changed[other].__name__, (changed[other],), {})
+            changed[other].parent_stream_type = changed[other - 1]
+        assert sync(*changed).text == expected
 
 
 FAILURES = {
@@ -258,7 +260,10 @@ FAILURES = {
 @pytest.mark.parametrize("partitions", [None, [{"p": 1}, {"p": 2}]])
 def test_compiled_and_overridable_loop_fail_after_the_same_bytes(case, partitions):
     kind = stream("a", FAILURES[case], replication_key="id", is_sorted=True, partitions=partitions)
-    (compiled, first), (through, second) = failed(Exception, kind), failed(Exception, hooked(kind))
+    (compiled, first), (through, second) = (
+        sync_until_error(Exception, kind),
+        sync_until_error(Exception, with_hook(kind)),
+    )
     assert (type(first), str(first)) == (type(second), str(second))
     assert through.text == compiled.text
 
@@ -325,7 +330,7 @@ def test_compiled_and_overridable_loop_agree_on_random_streams(rows, declared, c
     entry["replication_key"] = members.get("replication_key")
     kind = stream("a", [{**row, "k": key} for row, key in rows], **members, schema=definition)
     options = {"catalog": {"streams": [entry]}}
-    assert end_of_sync(kind, **options) == end_of_sync(hooked(kind), **options)
+    assert end_of_sync(kind, **options) == end_of_sync(with_hook(kind), **options)
 
 
 def end_of_sync(kind, **options):
@@ -333,21 +338,21 @@ def end_of_sync(kind, **options):
     output, error = Output(), None
     try:
         make(kind, output=output, **copy.deepcopy(options)).sync_all()
-    except Exception as found:  # noqa: BLE001 - the type must be equal
-        error = repr(found)
+    except Exception as caught:  # noqa: BLE001 - the type must be equal
+        error = repr(caught)
     return output.text, error
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    drawn=streams(),
+    example=streams(),
     crumbs=masks,
     level=st.sampled_from(list(TypeConformanceLevel)),
     depth=st.none() | st.integers(0, 3),
 )
-def test_paths_agree_on_nested_records_after_the_check_is_compiled(drawn, crumbs, level, depth):
+def test_paths_agree_on_nested_records_after_the_check_is_compiled(example, crumbs, level, depth):
     """The check is compiled for the usual record, and the flattening too."""
-    declared, usual, rows = drawn
+    declared, usual, rows = example
     entry = make_catalog("a", declared)["streams"][0]
     entry["metadata"] += [
         {"breadcrumb": list(crumb), "metadata": {"selected": value}}
@@ -362,4 +367,4 @@ def test_paths_agree_on_nested_records_after_the_check_is_compiled(drawn, crumbs
     options = {"catalog": {"streams": [entry]}}
     if depth is not None:
         options["config"] = {"flattening_enabled": True, "flattening_max_depth": depth}
-    assert end_of_sync(kind, **options) == end_of_sync(hooked(kind), **options)
+    assert end_of_sync(kind, **options) == end_of_sync(with_hook(kind), **options)

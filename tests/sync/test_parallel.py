@@ -25,24 +25,24 @@ from tests.server_thread import serve_in_thread
 from tests.sync.syncing import (
     INTEGER,
     STRING,
+    FixedClockTap,
     Output,
-    StillTap,
-    failed,
-    hooked,
     make,
     schema,
     stream,
     sync,
+    sync_until_error,
+    with_hook,
 )
 
 LONG = 60
 PARTED = {"replication_key": "id", "schema": schema(id=INTEGER, p=INTEGER, at=STRING)}
 both_paths = pytest.mark.parametrize(
-    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+    "on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"]
 )
 
 
-def places(count):
+def contexts(count):
     return [{"p": number} for number in range(count)]
 
 
@@ -50,32 +50,32 @@ def wait_for_all(count):
     """Return a source whose partitions continue only when ``count`` of them are being read."""
     barrier = threading.Barrier(count)
 
-    def pull(self, context):
+    def get_records(self, context):
         barrier.wait(LONG)
         yield {"id": context["p"]}
 
-    return pull
+    return get_records
 
 
-def threads_seen(at_once=1, **members):
+def record_peak_threads(at_once=1, **members):
     """Return a stream, and a list with the largest number of threads that read it at once.
 
     A context continues when ``at_once`` threads have been seen.
     """
-    turn, now, seen = threading.Condition(), set(), [0]
+    turn, now, peak = threading.Condition(), set(), [0]
 
-    def pull(self, context):
+    def get_records(self, context):
         with turn:
             now.add(threading.get_ident())
-            seen[0] = max(seen[0], len(now))
+            peak[0] = max(peak[0], len(now))
             turn.notify_all()
-            turn.wait_for(lambda: seen[0] >= at_once, LONG)
+            turn.wait_for(lambda: peak[0] >= at_once, LONG)
         time.sleep(0.02)
         yield {"id": context["p"]}
         with turn:
             now.discard(threading.get_ident())
 
-    return stream("a", pull, **{**PARTED, "partitions": places(6), **members}), seen
+    return stream("a", get_records, **{**PARTED, "partitions": contexts(6), **members}), peak
 
 
 # Output
@@ -84,11 +84,11 @@ def threads_seen(at_once=1, **members):
 @both_paths
 def test_partitions_are_synced_in_parallel(on_path):
     kind = on_path(
-        stream("a", wait_for_all(4), partitions=places(4), max_parallel_partitions=4, **PARTED)
+        stream("a", wait_for_all(4), partitions=contexts(4), max_parallel_partitions=4, **PARTED)
     )
     output = sync(kind)
     assert sorted(record["id"] for record in output.records("a")) == [0, 1, 2, 3]
-    assert not [one for one in threading.enumerate() if "worker" in one.name]
+    assert not [thread for thread in threading.enumerate() if "worker" in thread.name]
 
 
 @both_paths
@@ -96,7 +96,7 @@ def test_partitions_are_synced_in_parallel(on_path):
 def test_schema_and_version_messages_come_once_and_first(on_path, method):
     members = {**PARTED, "replication_key": "id" if method == "INCREMENTAL" else None}
     rows = [{"id": number} for number in range(50)]
-    kind = stream("a", rows, partitions=places(8), max_parallel_partitions=4, **members)
+    kind = stream("a", rows, partitions=contexts(8), max_parallel_partitions=4, **members)
     output = sync(on_path(kind), config={"emit_activate_version_messages": True})
     kinds = [message["type"] for message in output.messages if message["type"] != "STATE"]
     versions = ["ACTIVATE_VERSION"] if method == "FULL_TABLE" else []
@@ -134,17 +134,17 @@ def test_children_are_synced_while_their_parent_continues():
 
 
 def test_parent_waits_if_too_many_children_are_pending():
-    begun, free, ahead = [], threading.Event(), []
+    started, free, ahead = [], threading.Event(), []
 
     def parents(self, context):
         for number in range(40):
-            begun.append(number)
+            started.append(number)
             yield {"id": number}
 
     def children(self, context):
         if context["of"] == 0:
             time.sleep(0.3)
-            ahead.append(len(begun))
+            ahead.append(len(started))
             free.set()
         free.wait(LONG)
         yield {"id": 1}
@@ -166,20 +166,22 @@ def test_grandchildren_are_synced_in_the_thread_of_their_parent(on_path):
     members = {"max_parallel_partitions": 3, "schema": schema(id=INTEGER)}
 
     def kinds(threads):
-        own = {**members, "max_parallel_partitions": threads}
-        first = on_path(stream("x", rows, get_child_context=below, **own))
-        second = stream("y", rows, parent_stream_type=first, get_child_context=below, **own)
-        third = stream("z", rows, parent_stream_type=second, replication_key="id", **own)
+        options = {**members, "max_parallel_partitions": threads}
+        first = on_path(stream("x", rows, get_child_context=below, **options))
+        second = stream("y", rows, parent_stream_type=first, get_child_context=below, **options)
+        third = stream("z", rows, parent_stream_type=second, replication_key="id", **options)
         return first, second, third
 
-    one, several = sync(*kinds(1)), sync(*kinds(3))
-    assert len(several.records("z")) == 125
+    sequential, parallel = sync(*kinds(1)), sync(*kinds(3))
+    assert len(parallel.records("z")) == 125
     for name in "xyz":
-        found = [sorted(map(str, output.records(name))) for output in (one, several)]
-        assert found[0] == found[1]
+        rows_by_output = [
+            sorted(map(str, output.records(name))) for output in (sequential, parallel)
+        ]
+        assert rows_by_output[0] == rows_by_output[1]
     parts = [
         sorted(output.states[-1]["bookmarks"]["z"]["partitions"], key=str)
-        for output in (one, several)
+        for output in (sequential, parallel)
     ]
     assert parts[0] == parts[1]
 
@@ -197,13 +199,14 @@ def test_rows_of_all_threads_are_written_while_their_sources_wait():
 
     output, waited = Awaited(), []
 
-    def pull(self, context):
+    def get_records(self, context):
         yield {"id": 1}
         yield {"id": 2}
         waited.append(output.all_seen.wait(LONG))
 
     make(
-        stream("a", pull, partitions=places(4), max_parallel_partitions=4, **PARTED), output=output
+        stream("a", get_records, partitions=contexts(4), max_parallel_partitions=4, **PARTED),
+        output=output,
     ).sync_all()
     assert waited == [True] * 4
 
@@ -214,7 +217,7 @@ def test_lines_are_complete_and_counted_under_load(caplog):
     kind = stream(
         "a",
         rows,
-        partitions=places(8),
+        partitions=contexts(8),
         max_parallel_partitions=8,
         STATE_MSG_FREQUENCY=500,
         **PARTED,
@@ -238,7 +241,7 @@ def test_state_frequency_counts_the_records_of_all_threads(on_path):
     kind = stream(
         "a",
         rows,
-        partitions=places(10),
+        partitions=contexts(10),
         max_parallel_partitions=4,
         STATE_MSG_FREQUENCY=10,
         **PARTED,
@@ -255,34 +258,34 @@ def test_state_frequency_counts_the_records_of_all_threads(on_path):
 
 @both_paths
 def test_author_sees_the_state_of_the_current_partition(on_path):
-    seen = {}
+    bookmarks = {}
 
-    def pull(self, context):
+    def get_records(self, context):
         start = self.get_starting_replication_key_value(context)
         for number in range(1, 4):
             yield {"id": 10 * context["p"] + number}
-            own = self.get_context_state(context)
-            assert own["context"] == context
-            seen[context["p"]] = (start, own["replication_key_value"])
-            assert own in self.stream_state["partitions"]
+            partition_state = self.get_context_state(context)
+            assert partition_state["context"] == context
+            bookmarks[context["p"]] = (start, partition_state["replication_key_value"])
+            assert partition_state in self.stream_state["partitions"]
             assert self.tap_state["bookmarks"]["a"] is self.stream_state
 
     order = [2, 0, 1, 3, 4, 5]
-    members = {**PARTED, "partitions": [{"p": place} for place in order], "is_sorted": True}
-    kind = stream("a", pull, max_parallel_partitions=3, **members)
+    members = {**PARTED, "partitions": [{"p": partition} for partition in order], "is_sorted": True}
+    kind = stream("a", get_records, max_parallel_partitions=3, **members)
     known = {"context": {"p": 2}, "replication_key": "id", "replication_key_value": 20}
     state = {"bookmarks": {"a": {"partitions": [known]}}}
     final = sync(on_path(kind), state=state).states[-1]["bookmarks"]["a"]["partitions"]
-    assert seen == {p: (20 if p == 2 else None, 10 * p + 3) for p in range(6)}
+    assert bookmarks == {p: (20 if p == 2 else None, 10 * p + 3) for p in range(6)}
     assert [entry["context"]["p"] for entry in final] == order
 
 
 def test_attributes_set_in_a_thread_are_local_to_it():
-    def pull(self, context):
-        self.place = context["p"]
+    def get_records(self, context):
+        self.partition = context["p"]
         for number in range(5):
             time.sleep(0.001)
-            assert self.place == context["p"]
+            assert self.partition == context["p"]
             yield {"id": number}
 
     def cost(self, record, context=None):
@@ -290,16 +293,21 @@ def test_attributes_set_in_a_thread_are_local_to_it():
         return record
 
     kind = stream(
-        "a", pull, partitions=places(8), max_parallel_partitions=4, post_process=cost, **PARTED
+        "a",
+        get_records,
+        partitions=contexts(8),
+        max_parallel_partitions=4,
+        post_process=cost,
+        **PARTED,
     )
     tap = make(kind)
     tap.sync_all()
-    assert not hasattr(tap.streams["a"], "place")
+    assert not hasattr(tap.streams["a"], "partition")
     assert tap.streams["a"]._sync_costs == {"calls": 40}
 
 
 def test_author_may_write_and_sync_another_stream_in_a_thread():
-    def pull(self, context):
+    def get_records(self, context):
         yield {"id": 1}
         self._write_state_message()
         other = self._tap.streams["b"]
@@ -314,18 +322,18 @@ def test_author_may_write_and_sync_another_stream_in_a_thread():
             assert is_main_thread or dict(self.context) == dict(context)
             yield {"id": context["q"]}
 
-    first = stream("a", pull, partitions=places(6), max_parallel_partitions=3, **PARTED)
+    first = stream("a", get_records, partitions=contexts(6), max_parallel_partitions=3, **PARTED)
     second = stream("b", others, schema=schema(id=INTEGER, q=INTEGER))
     output = sync(first, second)
     assert len(output.records("a")) == 12
-    found = {record["id"] for record in output.records("b")}
-    assert found == {*range(6), *range(100, 106)}
+    ids = {record["id"] for record in output.records("b")}
+    assert ids == {*range(6), *range(100, 106)}
 
 
 def test_equal_contexts_are_synced_sequentially():
     now, starts = set(), []
 
-    def pull(self, context):
+    def get_records(self, context):
         assert context["p"] not in now
         now.add(context["p"])
         starts.append(self.get_starting_replication_key_value(context))
@@ -334,7 +342,12 @@ def test_equal_contexts_are_synced_sequentially():
         now.discard(context["p"])
 
     kind = stream(
-        "a", pull, partitions=[{"p": 1}] * 4, max_parallel_partitions=4, is_sorted=True, **PARTED
+        "a",
+        get_records,
+        partitions=[{"p": 1}] * 4,
+        max_parallel_partitions=4,
+        is_sorted=True,
+        **PARTED,
     )
     assert len(sync(kind).records("a")) == 4
     assert starts == [None, 5, 5, 5]
@@ -343,7 +356,7 @@ def test_equal_contexts_are_synced_sequentially():
 def test_syncs_without_a_context_are_sequential():
     now, starts = set(), []
 
-    def pull(self, context):
+    def get_records(self, context):
         assert not now
         now.add("c")
         starts.append(self.get_starting_replication_key_value(context))
@@ -358,7 +371,7 @@ def test_syncs_without_a_context_are_sequential():
     )
     child = stream(
         "c",
-        pull,
+        get_records,
         parent_stream_type=parent,
         replication_key="id",
         is_sorted=True,
@@ -373,13 +386,13 @@ def test_syncs_without_a_context_are_sequential():
 
 @both_paths
 def test_first_error_ends_the_sync_and_names_the_partition(on_path, caplog):
-    begun, closed, all_begun = [], [], threading.Barrier(3)
+    started, closed, all_started = [], [], threading.Barrier(3)
 
-    def pull(self, context):
-        begun.append(context["p"])
+    def get_records(self, context):
+        started.append(context["p"])
         try:
             yield {"id": 1}
-            all_begun.wait(LONG)
+            all_started.wait(LONG)
             if context["p"] == 1:
                 raise KeyError("gone")
             for number in range(2, 100_000):
@@ -388,24 +401,29 @@ def test_first_error_ends_the_sync_and_names_the_partition(on_path, caplog):
         finally:
             closed.append(context["p"])
 
-    kind = stream("a", pull, partitions=places(9), max_parallel_partitions=3, **PARTED)
-    output, error = failed(KeyError, on_path(kind))
+    kind = stream("a", get_records, partitions=contexts(9), max_parallel_partitions=3, **PARTED)
+    output, error = sync_until_error(KeyError, on_path(kind))
     assert error.args == ("gone",)
-    assert sorted(begun) == [0, 1, 2] == sorted(closed)
+    assert sorted(started) == [0, 1, 2] == sorted(closed)
     assert "Stream 'a', {'p': 1}: KeyError: 'gone'" in caplog.text
     assert output.states[-1]["currently_syncing"] == "a"
     assert {record["p"] for record in output.records("a")} == {0, 1, 2}
 
 
 def test_record_out_of_order_is_an_error_in_a_thread():
-    def pull(self, context):
+    def get_records(self, context):
         yield {"id": 3}
         yield {"id": 3 if context["p"] else 2}
 
     kind = stream(
-        "a", pull, partitions=places(3), max_parallel_partitions=3, is_sorted=True, **PARTED
+        "a",
+        get_records,
+        partitions=contexts(3),
+        max_parallel_partitions=3,
+        is_sorted=True,
+        **PARTED,
     )
-    failed(InvalidStreamSortException, kind)
+    sync_until_error(InvalidStreamSortException, kind)
 
 
 def test_failed_child_limits_the_bookmark_of_its_parent():
@@ -426,7 +444,7 @@ def test_failed_child_limits_the_bookmark_of_its_parent():
         get_child_context=lambda self, record, context: {"of": record["id"]},
     )
     child = stream("c", children, parent_stream_type=parent, max_parallel_partitions=4)
-    output, _ = failed(KeyError, parent, child)
+    output, _ = sync_until_error(KeyError, parent, child)
     assert output.states[-1]["bookmarks"]["p"]["replication_key_value"] == 1
 
 
@@ -449,7 +467,7 @@ def test_parent_bookmark_waits_for_the_children_of_records_without_a_replication
         get_child_context=lambda self, record, context: {"of": record["id"]},
     )
     child = stream("c", children, parent_stream_type=parent, max_parallel_partitions=4)
-    output, _ = failed(KeyError, parent, child)
+    output, _ = sync_until_error(KeyError, parent, child)
     bookmark = output.states[-1]["bookmarks"]["p"]
     assert bookmark == {"starting_replication_value": None}
 
@@ -458,7 +476,7 @@ def test_parent_bookmark_waits_for_the_children_of_records_without_a_replication
 
 
 @pytest.mark.parametrize(
-    "members, config, most",
+    "members, config, expected",
     [
         ({}, {}, 1),
         ({"max_parallel_partitions": 3}, {}, 3),
@@ -478,24 +496,24 @@ def test_parent_bookmark_waits_for_the_children_of_records_without_a_replication
         ),
     ],
 )
-def test_setting_can_only_lower_the_number_of_threads_of_the_author(members, config, most):
-    kind, seen = threads_seen(most, **members)
+def test_setting_can_only_lower_the_number_of_threads_of_the_author(members, config, expected):
+    kind, peak = record_peak_threads(expected, **members)
     sync(kind, config=config)
-    assert seen[0] == most
+    assert peak[0] == expected
 
 
 @pytest.mark.parametrize("hook", ["_sync_records", "state_manager"])
 def test_hooks_over_all_contexts_disable_threads_with_a_warning(hook, caplog):
-    kind, seen = threads_seen(max_parallel_partitions=3)
+    kind, peak = record_peak_threads(max_parallel_partitions=3)
     if hook == "_sync_records":
 
-        def own(self, context=None, *, write_messages=True):
-            return super(made, self)._sync_records(context, write_messages=write_messages)
+        def override(self, context=None, *, write_messages=True):
+            return super(subclass, self)._sync_records(context, write_messages=write_messages)
     else:
-        own = property(lambda self: super(made, self).state_manager)
-    made = type("Own", (kind,), {hook: own})
-    sync(made)
-    assert seen[0] == 1
+        override = property(lambda self: super(subclass, self).state_manager)
+    subclass = type("Own", (kind,), {hook: override})
+    sync(subclass)
+    assert peak[0] == 1
     assert caplog.text.count("max_parallel_partitions of stream 'a' has no effect") == 1
 
 
@@ -508,18 +526,18 @@ def test_child_without_threads_keeps_its_parent_in_one_thread():
         yield {"id": 1}
         lock.release()
 
-    kind, seen = threads_seen(
+    kind, peak = record_peak_threads(
         max_parallel_partitions=3, get_child_context=lambda self, record, context: dict(context)
     )
     child = stream("c", children, parent_stream_type=kind)
     sync(kind, child)
-    assert seen[0] == 1
+    assert peak[0] == 1
 
 
 def test_connection_test_runs_in_one_thread():
-    kind, seen = threads_seen(max_parallel_partitions=3)
+    kind, peak = record_peak_threads(max_parallel_partitions=3)
     make(kind).run_connection_test()
-    assert seen[0] == 1
+    assert peak[0] == 1
 
 
 @pytest.mark.parametrize("value", [0, -1, "4", 2.5])
@@ -530,22 +548,22 @@ def test_invalid_thread_count_is_rejected(value):
 
 @pytest.mark.parametrize("value", [0, True, "4"])
 def test_invalid_undeclared_setting_is_rejected_in_the_sync(value):
-    kind, _ = threads_seen(max_parallel_partitions=3)
+    kind, _ = record_peak_threads(max_parallel_partitions=3)
     with pytest.raises(ConfigurationError, match="max_parallel_partitions"):
         sync(kind, config={"max_parallel_partitions": value})
 
 
 @pytest.mark.parametrize("value", ["4", None, 2.5])
 def test_invalid_thread_count_in_the_code_is_named_in_the_error(value):
-    kind, _ = threads_seen(max_parallel_partitions=value)
+    kind, _ = record_peak_threads(max_parallel_partitions=value)
     with pytest.raises(ConfigurationError, match=r"'max_parallel_partitions' is .* the tap's"):
         sync(kind)
 
 
 def test_number_of_threads_can_be_a_property(monkeypatch):
-    kind, seen = threads_seen(3, max_parallel_partitions=property(lambda _: 3))
+    kind, peak = record_peak_threads(3, max_parallel_partitions=property(lambda _: 3))
     sync(kind)
-    assert seen[0] == 3
+    assert peak[0] == 3
     monkeypatch.setattr(Allowing, "max_parallel_partitions", property(lambda _: 3))
     assert "max_parallel_partitions" in AllowingTap._full_schema()["properties"]
 
@@ -559,29 +577,29 @@ class Allowing(RESTStream):
     schema = schema(id=INTEGER)
 
 
-class AllowingTap(StillTap):
+class AllowingTap(FixedClockTap):
     """A tap that has the setting ``max_parallel_partitions``."""
 
     kinds = (Allowing,)
 
 
 def test_settings_of_threads_are_listed_only_if_they_have_an_effect():
-    class Both(StillTap):
+    class Both(FixedClockTap):
         max_parallel_streams = 2
 
     names = {"max_parallel_partitions", "max_parallel_streams"}
     assert names & set(Both._full_schema()["properties"]) == names
     assert names & set(AllowingTap._full_schema()["properties"]) == {"max_parallel_partitions"}
-    elsewhere = type("Elsewhere", (StillTap,), {"__module__": "tests.sync.syncing"})
+    elsewhere = type("Elsewhere", (FixedClockTap,), {"__module__": "tests.sync.syncing"})
     assert not names & set(elsewhere._full_schema()["properties"])
 
 
 # Concurrent streams
 
 
-def make_concurrent_tap(*kinds, number=3, output=None, **given):
-    tap_class = type("SideTap", (StillTap,), {"kinds": kinds, "max_parallel_streams": number})
-    tap = tap_class(**given)
+def make_concurrent_tap(*kinds, number=3, output=None, **options):
+    tap_class = type("SideTap", (FixedClockTap,), {"kinds": kinds, "max_parallel_streams": number})
+    tap = tap_class(**options)
     tap.protocol_writer = type(tap.protocol_writer)((Output() if output is None else output).append)
     return tap
 
@@ -589,7 +607,7 @@ def make_concurrent_tap(*kinds, number=3, output=None, **given):
 def test_streams_that_allow_it_run_concurrently_and_others_alone():
     barrier, running = threading.Barrier(3), set()
 
-    def pull(self, context):
+    def get_records(self, context):
         running.add(self.name)
         barrier.wait(LONG)
         yield {"id": 1}
@@ -601,7 +619,9 @@ def test_streams_that_allow_it_run_concurrently_and_others_alone():
 
     kinds = [
         stream(
-            name, alone if name in "bd" else pull, max_parallel_partitions=1 if name in "bd" else 2
+            name,
+            alone if name in "bd" else get_records,
+            max_parallel_partitions=1 if name in "bd" else 2,
         )
         for name in "abcde"
     ]
@@ -622,20 +642,20 @@ def test_streams_with_a_common_child_run_sequentially():
         get_child_context=lambda self, record, context: {"of": self.name},
     )
 
-    def pull(self, context):
+    def get_records(self, context):
         time.sleep(0.01)
         yield {"id": 1 if context["of"] == "a" else 2}
 
     child = stream(
         "c",
-        pull,
+        get_records,
         parent_stream_type=parent,
         replication_key="id",
         max_parallel_partitions=2,
         _state_partitioning_keys=(),
     )
 
-    class Twins(StillTap):
+    class Twins(FixedClockTap):
         max_parallel_streams = 3
 
         def discover_streams(self):
@@ -652,12 +672,12 @@ def test_streams_with_a_common_child_run_sequentially():
 def test_concurrent_streams_have_separate_threads():
     barrier = threading.Barrier(6)
 
-    def pull(self, context):
+    def get_records(self, context):
         barrier.wait(LONG)
         yield {"id": 1}
 
     kinds = [
-        stream(name, pull, partitions=places(3), max_parallel_partitions=3, **PARTED)
+        stream(name, get_records, partitions=contexts(3), max_parallel_partitions=3, **PARTED)
         for name in "ab"
     ]
     output = Output()
@@ -668,7 +688,7 @@ def test_concurrent_streams_have_separate_threads():
 
 @pytest.mark.parametrize("fails", ["a", "b"])
 def test_error_in_one_stream_ends_concurrent_streams(fails):
-    def pull(self, context):
+    def get_records(self, context):
         for number in range(100_000):
             time.sleep(0.001)
             yield {"id": number}
@@ -676,24 +696,24 @@ def test_error_in_one_stream_ends_concurrent_streams(fails):
                 raise KeyError("gone")
 
     kinds = [
-        stream(name, pull, partitions=places(2), max_parallel_partitions=2, **PARTED)
+        stream(name, get_records, partitions=contexts(2), max_parallel_partitions=2, **PARTED)
         for name in "ab"
     ]
     output = Output()
     with pytest.raises(KeyError, match="gone"):
         make_concurrent_tap(*kinds, output=output).sync_all()
     assert output.states[-1]["currently_syncing"] == "a"
-    assert not [one for one in threading.enumerate() if "worker" in one.name]
+    assert not [thread for thread in threading.enumerate() if "worker" in thread.name]
 
 
 def test_setting_lowers_the_number_of_concurrent_streams():
     names = []
 
-    def pull(self, context):
+    def get_records(self, context):
         names.append(threading.current_thread().name)
         yield {"id": 1}
 
-    kinds = [stream(name, pull, max_parallel_partitions=2) for name in "ab"]
+    kinds = [stream(name, get_records, max_parallel_partitions=2) for name in "ab"]
     make_concurrent_tap(*kinds, config={"max_parallel_streams": 1}).sync_all()
     assert names == ["MainThread"] * 2
 
@@ -709,14 +729,16 @@ class Api(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def do_GET(self):
-        if self.server.meeting is not None:
-            self.server.meeting.wait(LONG)
+        if self.server.barrier is not None:
+            self.server.barrier.wait(LONG)
         time.sleep(self.server.pause)
-        if self.headers.get("Authorization") != self.server.wanted:
+        if self.headers.get("Authorization") != self.server.expected_token:
             return self.answer(401, {})
-        place, page = map(int, self.path.strip("/").split("/"))
+        partition, page = map(int, self.path.strip("/").split("/"))
         rows = [{"id": 10 * page + number} for number in range(2)]
-        return self.answer(200, {"data": rows, "next": page + 1 if page < 2 else None, "p": place})
+        return self.answer(
+            200, {"data": rows, "next": page + 1 if page < 2 else None, "p": partition}
+        )
 
     def do_POST(self):
         self.server.tokens += 1
@@ -739,8 +761,8 @@ class Api(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     request_queue_size = 64
     pause = 0.0
-    meeting: threading.Barrier | None = None
-    wanted: str | None = None
+    barrier: threading.Barrier | None = None
+    expected_token: str | None = None
     tokens = 0
 
     @property
@@ -750,8 +772,8 @@ class Server(ThreadingHTTPServer):
 
 @pytest.fixture
 def server():
-    with serve_in_thread(Server(("127.0.0.1", 0), Api)) as made:
-        yield made
+    with serve_in_thread(Server(("127.0.0.1", 0), Api)) as http_server:
+        yield http_server
 
 
 def pages(server, count, **members):
@@ -764,7 +786,7 @@ def pages(server, count, **members):
         replication_key = "id"
         records_jsonpath = "$.data[*]"
         next_page_token_jsonpath = "$.next"
-        partitions = places(count)
+        partitions = contexts(count)
 
         def get_url(self, context):
             return f"{self.url_base}/{context['p']}"
@@ -779,7 +801,7 @@ def pages(server, count, **members):
 
 def test_pages_of_all_partitions_are_requested_concurrently(server):
     """The server responds only after it received a request of every partition."""
-    server.meeting = threading.Barrier(16)
+    server.barrier = threading.Barrier(16)
     output = sync(pages(server, 16, max_parallel_partitions=16))
     assert len(output.records("pages")) == 16 * 6
 
@@ -802,7 +824,7 @@ def login(stream):
 
 
 def test_threads_request_one_token(server):
-    server.wanted = "Bearer new"
+    server.expected_token = "Bearer new"
 
     class New(pages(server, 16)):
         @cached_property
@@ -814,14 +836,14 @@ def test_threads_request_one_token(server):
 
 
 def test_threads_renew_a_refused_token_once(server):
-    server.wanted = "Bearer new"
+    server.expected_token = "Bearer new"
 
     class Old(pages(server, 16)):
         @cached_property
         def authenticator(self):
-            made = login(self)
-            made.access_token, made.last_refreshed = "old", utc_now()
-            return made
+            oauth = login(self)
+            oauth.access_token, oauth.last_refreshed = "old", utc_now()
+            return oauth
 
     assert len(sync(Old).records("pages")) == 16 * 6
     assert server.tokens == 1
@@ -829,20 +851,20 @@ def test_threads_renew_a_refused_token_once(server):
 
 def test_each_thread_uses_its_own_authenticator(server):
     """The session is shared, but its authenticator must not be that of another thread."""
-    seen = []
+    matches = []
 
-    class Seen(pages(server, 8)):
+    class Checking(pages(server, 8)):
         @property
         def authenticator(self):
             name = f"X-{threading.get_ident()}"
             return APIKeyAuthenticator(key=name, value="1")
 
         def validate_response(self, response):
-            found = [name for name in response.request.headers if name.startswith("X-")]
-            seen.append(found == [f"X-{threading.get_ident()}"])
+            names = [name for name in response.request.headers if name.startswith("X-")]
+            matches.append(names == [f"X-{threading.get_ident()}"])
 
-    sync(Seen)
-    assert seen == [True] * 24
+    sync(Checking)
+    assert matches == [True] * 24
 
 
 def test_threads_share_the_rate_limit(server, monkeypatch):
@@ -871,11 +893,11 @@ def test_parents_run_concurrently_with_their_children():
                 max_parallel_partitions=threads,
             )
 
-    several, one = Output(), sync(*kinds(1))
-    make_concurrent_tap(*kinds(3), output=several).sync_all()
-    assert several.states[-1] == one.states[-1]
-    assert list(several.states[-1]["bookmarks"]) == list(one.states[-1]["bookmarks"])
-    assert len(several.records()) == len(one.records()) == 2 * (4 + 12)
+    parallel, sequential = Output(), sync(*kinds(1))
+    make_concurrent_tap(*kinds(3), output=parallel).sync_all()
+    assert parallel.states[-1] == sequential.states[-1]
+    assert list(parallel.states[-1]["bookmarks"]) == list(sequential.states[-1]["bookmarks"])
+    assert len(parallel.records()) == len(sequential.records()) == 2 * (4 + 12)
 
 
 @both_paths
@@ -883,7 +905,7 @@ def test_signpost_limits_the_partitions_of_all_threads(on_path):
     kind = stream(
         "a",
         [{"id": 3}, {"id": 9}],
-        partitions=places(4),
+        partitions=contexts(4),
         max_parallel_partitions=2,
         get_replication_key_signpost=lambda self, context=None: 6,
         **PARTED,
@@ -943,7 +965,7 @@ def test_bookmark_written_by_the_author_is_not_lowered():
 
 
 def test_custom_get_batches_disables_threads_with_a_warning(tmp_path, caplog):
-    kind, seen = threads_seen(
+    kind, peak = record_peak_threads(
         max_parallel_partitions=3, get_batches=lambda self, batch_config, context=None: ()
     )
     config = {
@@ -953,12 +975,12 @@ def test_custom_get_batches_disables_threads_with_a_warning(tmp_path, caplog):
         }
     }
     make(kind, config=config).sync_all()
-    assert seen[0] == 0
+    assert peak[0] == 0
     assert "max_parallel_partitions of stream 'a' has no effect" in caplog.text
 
 
 def test_batch_files_contain_the_rows_of_all_threads(tmp_path):
-    kind, seen = threads_seen(3, max_parallel_partitions=3)
+    kind, peak = record_peak_threads(3, max_parallel_partitions=3)
     config = {
         "batch_config": {
             "encoding": {"format": "jsonl"},
@@ -966,7 +988,7 @@ def test_batch_files_contain_the_rows_of_all_threads(tmp_path):
         }
     }
     output = sync(kind, config=config)
-    assert seen[0] == 3
+    assert peak[0] == 3
     texts = [path.read_text() for path in tmp_path.rglob("*")]
     lines = [json.loads(line) for text in texts for line in text.splitlines()]
     assert sorted(line["id"] for line in lines) == list(range(6))

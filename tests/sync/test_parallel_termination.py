@@ -17,12 +17,12 @@ import pytest
 
 from tests.delivered_signals import deliver
 from tests.full_pipes import wait_until_full
-from tests.sync.syncing import count_records, of, parsed, read_counts
+from tests.sync.syncing import count_records, of, parse_messages, read_counts
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("parallel_taps.py")
 LONG = 60
-PLACES = range(4)
+PARTITIONS = range(4)
 
 
 @contextmanager
@@ -48,22 +48,22 @@ def running(folder: Path, ends: str, **config: Any):
 
 def read_until(tap: subprocess.Popen[bytes], ready) -> bytes:
     """Read a tap's output until ``ready`` returns True."""
-    found = b""
-    while not ready(found):
+    output = b""
+    while not ready(output):
         block = os.read(tap.stdout.fileno(), 1 << 16)
         assert block, tap.stderr.read().decode()
-        found += block
-    return found
+        output += block
+    return output
 
 
-def all_have_begun(found: bytes) -> bool:
-    return all(b'"id":2,"p":%d}' % place in found for place in PLACES)
+def all_have_begun(output: bytes) -> bool:
+    return all(b'"id":2,"p":%d}' % partition in output for partition in PARTITIONS)
 
 
 def end(tap: subprocess.Popen[bytes], before: bytes) -> tuple[list[dict[str, Any]], str]:
     """Read the remaining output; check that its lines are complete and match the log's counts."""
     out, err = tap.communicate(timeout=LONG)
-    messages, log = parsed(before + out), err.decode()
+    messages, log = parse_messages(before + out), err.decode()
     assert read_counts(log) == count_records(messages)
     return messages, log
 
@@ -77,14 +77,14 @@ def check_unfinished(messages: list[dict[str, Any]]) -> dict[int, int]:
     rows = defaultdict(list)
     for message in of(messages, "RECORD", "a"):
         rows[message["record"]["p"]].append(message["record"]["id"])
-    held = {}
+    bookmarks = {}
     for entry in state["bookmarks"]["a"]["partitions"]:
-        place = entry["context"]["p"]
-        held[place] = entry.get("replication_key_value", -1)
-        assert held[place] <= max(rows[place], default=-1)
-        assert rows[place] == sorted(rows[place])
-        assert set(rows[place]) >= set(range(held[place] + 1))
-    return held
+        partition = entry["context"]["p"]
+        bookmarks[partition] = entry.get("replication_key_value", -1)
+        assert bookmarks[partition] <= max(rows[partition], default=-1)
+        assert rows[partition] == sorted(rows[partition])
+        assert set(rows[partition]) >= set(range(bookmarks[partition] + 1))
+    return bookmarks
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -94,17 +94,17 @@ def test_signal_stops_all_threads_at_their_next_record(tmp_path, number):
         tap.send_signal(number)
         messages, stderr = end(tap, before)
         assert tap.returncode == 0
-    held = check_unfinished(messages)
-    assert all(value >= 2 for value in held.values())
-    for place in PLACES:
-        assert f"closed {place}" in stderr
+    bookmarks = check_unfinished(messages)
+    assert all(value >= 2 for value in bookmarks.values())
+    for partition in PARTITIONS:
+        assert f"closed {partition}" in stderr
     assert "Traceback" not in stderr
 
 
 @pytest.mark.parametrize("least", [10_000, 1_234_567])
 def test_signal_while_threads_write_truncates_no_line(tmp_path, least):
     with running(tmp_path, "writing") as tap:
-        before = read_until(tap, lambda found: len(found) > least)
+        before = read_until(tap, lambda output: len(output) > least)
         tap.terminate()
         messages, _ = end(tap, before)
         assert tap.returncode == 0
@@ -143,7 +143,7 @@ def test_second_signal_ends_the_tap_immediately(tmp_path):
 
 def test_second_signal_ends_threads_blocked_on_a_full_pipe(tmp_path):
     with running(tmp_path, "writing") as tap:
-        read_until(tap, lambda found: b'"id":0' in found)
+        read_until(tap, lambda output: b'"id":0' in output)
         wait_until_full(tap.stdout)
         deliver(tap, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -156,16 +156,16 @@ def test_failing_partition_stops_the_others_and_is_named(tmp_path):
     with running(tmp_path, "failing") as tap:
         messages, stderr = end(tap, b"")
         assert tap.returncode == 1
-    held = check_unfinished(messages)
-    assert held[0] == 2
+    bookmarks = check_unfinished(messages)
+    assert bookmarks[0] == 2
     assert "Stream 'a', {'p': 0}: RuntimeError: the source is on fire" in stderr
     assert "parallel_taps.py" in stderr, "the traceback leads to the author's line"
-    assert all(f"closed {place}" in stderr for place in PLACES)
+    assert all(f"closed {partition}" in stderr for partition in PARTITIONS)
 
 
 def test_closed_output_pipe_ends_the_tap_without_a_traceback(tmp_path):
     with running(tmp_path, "writing") as tap:
-        read_until(tap, lambda found: b'"id":0' in found)
+        read_until(tap, lambda output: b'"id":0' in output)
         tap.stdout.close()
         stderr = tap.stderr.read().decode()
         assert tap.wait(LONG) == 1
@@ -180,11 +180,11 @@ def test_slow_reader_gets_complete_lines_and_no_thread_is_left(tmp_path):
             blocks.append(block)
         stderr = tap.stderr.read().decode()
         assert tap.wait(LONG) == 0, stderr
-    messages = parsed(b"".join(blocks))
-    assert len(of(messages, "RECORD", "a")) == 2_000 * len(PLACES)
+    messages = parse_messages(b"".join(blocks))
+    assert len(of(messages, "RECORD", "a")) == 2_000 * len(PARTITIONS)
     assert of(messages, "RECORD", "b")[0]["record"] == {"id": 0}, "threads that are left"
     partitions = messages[-1]["value"]["bookmarks"]["a"]["partitions"]
     assert partitions == [
-        {"context": {"p": place}, "replication_key": "id", "replication_key_value": 1_999}
-        for place in PLACES
+        {"context": {"p": partition}, "replication_key": "id", "replication_key_value": 1_999}
+        for partition in PARTITIONS
     ]

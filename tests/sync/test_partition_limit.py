@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tap_core.exceptions import ConfigurationError
 from tap_core.streams.core import Stream
-from tests.sync.syncing import INTEGER, make, parsed, schema, stream, sync
+from tests.sync.syncing import INTEGER, make, parse_messages, schema, stream, sync
 
 
 class Source:
@@ -37,20 +37,22 @@ class Source:
 
     @property
     def all(self) -> set[tuple[int, int]]:
-        return {(number, at) for number, rows in enumerate(self.rows) for at in rows}
+        return {(number, value) for number, rows in enumerate(self.rows) for value in rows}
 
 
-def since(one, context):
-    return one.get_starting_replication_key_value(context) or 0
+def starting_value(stream, context):
+    return stream.get_starting_replication_key_value(context) or 0
 
 
-def partitioned(source: Source, how: dict) -> list[type]:
+def partitioned(source: Source, options: dict) -> list[type]:
     """Return a stream that declares its partitions."""
 
-    def rows(one, context):
-        found = [at for at in source.rows[context["p"]] if at >= since(one, context)]
-        for at in found if how["is_sorted"] else how["shuffle"](found):
-            yield {"p": context["p"], "at": at}
+    def rows(self, context):
+        values = [
+            value for value in source.rows[context["p"]] if value >= starting_value(self, context)
+        ]
+        for value in values if options["is_sorted"] else options["shuffle"](values):
+            yield {"p": context["p"], "at": value}
 
     return [
         stream(
@@ -58,10 +60,10 @@ def partitioned(source: Source, how: dict) -> list[type]:
             rows,
             schema=schema(p=INTEGER, at=INTEGER),
             replication_key="at",
-            is_sorted=how["is_sorted"],
-            state_partition_limit=how["limit"],
-            state_partitioning_keys=how["keys"],
-            STATE_MSG_FREQUENCY=how["every"],
+            is_sorted=options["is_sorted"],
+            state_partition_limit=options["limit"],
+            state_partitioning_keys=options["keys"],
+            STATE_MSG_FREQUENCY=options["every"],
             partitions=property(
                 lambda _: [{"p": p, "group": p // 2} for p in range(len(source.rows))]
             ),
@@ -69,13 +71,13 @@ def partitioned(source: Source, how: dict) -> list[type]:
     ]
 
 
-def parent_and_child(source: Source, how: dict) -> list[type]:
+def parent_and_child(source: Source, options: dict) -> list[type]:
     """Return an incremental parent and its child stream."""
 
-    def parents(one, context):
+    def parents(self, context):
         ordered = sorted(enumerate(source.changed), key=lambda pair: pair[1])
         for number, changed in ordered:
-            if changed >= since(one, context):
+            if changed >= starting_value(self, context):
                 yield {"p": number, "changed": changed}
 
     parent = stream(
@@ -84,13 +86,13 @@ def parent_and_child(source: Source, how: dict) -> list[type]:
         schema=schema(p=INTEGER, changed=INTEGER),
         replication_key="changed",
         is_sorted=True,
-        STATE_MSG_FREQUENCY=how["every"],
+        STATE_MSG_FREQUENCY=options["every"],
         get_child_context=lambda _, record, context: {
             "p": record["p"],
             "group": record["p"] // 2,
         },
     )
-    (child,) = partitioned(source, how)
+    (child,) = partitioned(source, options)
     child.parent_stream_type = parent
     return [parent, child]
 
@@ -113,7 +115,7 @@ def get_entries(state: dict) -> list[dict]:
     return state.get("bookmarks", {}).get("rows", {}).get("partitions", [])
 
 
-HOW = st.fixed_dictionaries(
+OPTIONS = st.fixed_dictionaries(
     {
         "is_sorted": st.booleans(),
         "every": st.integers(1, 4),
@@ -126,25 +128,25 @@ LIMITS = st.lists(st.integers(1, 6) | st.none(), min_size=5, max_size=5)
 
 @pytest.mark.parametrize("kinds", [partitioned, parent_and_child])
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data(), how=HOW, limits=LIMITS, partitions=st.integers(1, 6))
+@given(data=st.data(), options=OPTIONS, limits=LIMITS, partitions=st.integers(1, 6))
 def test_no_record_is_lost_after_resuming_from_any_state(
-    kinds, data, how, limits, partitions
+    kinds, data, options, limits, partitions
 ) -> None:
     source, delivered, state = Source(partitions), set(), {}
-    how["shuffle"] = lambda rows: data.draw(st.permutations(rows)) if len(rows) > 1 else rows
+    options["shuffle"] = lambda rows: data.draw(st.permutations(rows)) if len(rows) > 1 else rows
     for run, limit in enumerate(limits):
         for partition, wait in data.draw(st.lists(st.tuples(st.integers(0, partitions - 1), WAIT))):
             source.add_record(partition, wait)
         before = get_entries(state)
-        output = sync(*kinds(source, {**how, "limit": limit}), state=state)
+        output = sync(*kinds(source, {**options, "limit": limit}), state=state)
         if limit is not None:
             bound = max(limit, len(before))
-            assert all(len(get_entries(found)) <= bound for found in output.states)
+            assert all(len(get_entries(interim)) <= bound for interim in output.states)
         count = len(output.states)
         if run == len(limits) - 1:  # the last run is not interrupted: all its rows are delivered
             delivered |= rows_before_state(output.messages, 0)[0]
-        elif kept := data.draw(st.integers(0, count)):
-            rows, state = rows_before_state(output.messages, kept)
+        elif written := data.draw(st.integers(0, count)):
+            rows, state = rows_before_state(output.messages, written)
             delivered |= rows
     assert delivered == source.all
 
@@ -153,12 +155,12 @@ def test_no_record_is_lost_after_resuming_from_any_state(
 
 
 def limited(rows: dict[str, list[int]], **members):
-    def pull(one, context):
-        return [{"p": context["p"], "at": at} for at in rows[context["p"]]]
+    def get_records(self, context):
+        return [{"p": context["p"], "at": value} for value in rows[context["p"]]]
 
     return stream(
         "rows",
-        pull,
+        get_records,
         **{
             "schema": schema(p={"type": "string"}, at=INTEGER),
             "replication_key": "at",
@@ -173,8 +175,8 @@ def listed(**values: int | None) -> dict:
     """Return a state with one entry per partition, as it is without a limit."""
     entries = [
         {"context": {"p": p}}
-        | ({} if at is None else {"replication_key": "at", "replication_key_value": at})
-        for p, at in values.items()
+        | ({} if value is None else {"replication_key": "at", "replication_key_value": value})
+        for p, value in values.items()
     ]
     return {"bookmarks": {"rows": {"partitions": entries}}}
 
@@ -183,8 +185,12 @@ def bookmark(output) -> dict:
     return output.states[-1]["bookmarks"]["rows"]
 
 
-def shared_bookmark(at: int) -> dict:
-    return {"partition_limit_reached": True, "replication_key": "at", "replication_key_value": at}
+def shared_bookmark(value: int) -> dict:
+    return {
+        "partition_limit_reached": True,
+        "replication_key": "at",
+        "replication_key_value": value,
+    }
 
 
 def test_oldest_bookmark_is_shared_beyond_the_limit(caplog) -> None:
@@ -198,11 +204,11 @@ def test_oldest_bookmark_is_shared_beyond_the_limit(caplog) -> None:
 def test_each_partition_starts_from_the_shared_bookmark() -> None:
     starts = {}
 
-    def pull(one, context):
-        starts[context["p"]] = one.get_starting_replication_key_value(context)
+    def get_records(self, context):
+        starts[context["p"]] = self.get_starting_replication_key_value(context)
         return [{"p": context["p"], "at": 6}] if context["p"] != "c" else []
 
-    kind = limited({"a": [], "b": [], "c": []}, get_records=pull)
+    kind = limited({"a": [], "b": [], "c": []}, get_records=get_records)
     output = sync(kind, state={"bookmarks": {"rows": shared_bookmark(4)}})
     assert starts == {"a": 4, "b": 4, "c": 4}
     assert bookmark(output) == shared_bookmark(4)  # c has no record, so the bookmark cannot advance
@@ -215,11 +221,11 @@ def test_partitions_up_to_the_limit_have_separate_bookmarks() -> None:
 def test_stored_bookmarks_beyond_the_limit_are_replaced_by_their_minimum() -> None:
     starts = {}
 
-    def pull(one, context):
-        starts[context["p"]] = one.get_starting_replication_key_value(context)
+    def get_records(self, context):
+        starts[context["p"]] = self.get_starting_replication_key_value(context)
         return [{"p": context["p"], "at": 9}]
 
-    kind = limited({"a": [], "c": [], "new": []}, get_records=pull)
+    kind = limited({"a": [], "c": [], "new": []}, get_records=get_records)
     output = sync(kind, state=listed(a=5, b=3, c=6))
     assert starts == {
         "a": 5,
@@ -232,10 +238,10 @@ def test_stored_bookmarks_beyond_the_limit_are_replaced_by_their_minimum() -> No
 @pytest.mark.parametrize("silent", ["a", "d"])
 def test_partition_without_a_bookmark_prevents_a_shared_bookmark(silent) -> None:
     rows = {p: [] if p == silent else [7] for p in "abcd"}
-    found = bookmark(sync(limited(rows)))
-    assert found.pop("partition_limit_reached")
-    assert list(found) == ["partitions"]
-    assert [entry["context"]["p"] for entry in found["partitions"]] == ["a", "b"]
+    stored = bookmark(sync(limited(rows)))
+    assert stored.pop("partition_limit_reached")
+    assert list(stored) == ["partitions"]
+    assert [entry["context"]["p"] for entry in stored["partitions"]] == ["a", "b"]
 
 
 def test_removed_limit_restores_separate_bookmarks() -> None:
@@ -254,11 +260,11 @@ def test_sync_without_partitions_keeps_the_shared_bookmark() -> None:
 
 def test_shared_bookmark_of_another_replication_key_is_ignored() -> None:
     old = {**shared_bookmark(4), "replication_key": "id"}
-    found = bookmark(
+    entry = bookmark(
         sync(limited({"a": [5], "b": [], "c": [7]}), state={"bookmarks": {"rows": old}})
     )
-    assert "replication_key_value" not in found
-    assert len(found["partitions"]) == 2
+    assert "replication_key_value" not in entry
+    assert len(entry["partitions"]) == 2
 
 
 def test_full_table_state_has_no_more_entries_than_the_limit() -> None:
@@ -277,8 +283,8 @@ def test_limit_does_not_apply_if_partitions_come_from_the_state() -> None:
         replication_key="at",
         state_partition_limit=1,
     )
-    found = bookmark(sync(kind, state=listed(a=1, b=2)))
-    assert found == listed(a=9, b=9)["bookmarks"]["rows"]
+    entry = bookmark(sync(kind, state=listed(a=1, b=2)))
+    assert entry == listed(a=9, b=9)["bookmarks"]["rows"]
 
 
 def test_limit_counts_bookmarks_of_partitioning_keys() -> None:
@@ -296,31 +302,31 @@ def test_limit_counts_bookmarks_of_partitioning_keys() -> None:
 
 
 def test_get_context_state_beyond_the_limit_adds_no_entry() -> None:
-    seen = []
+    values = []
 
-    def pull(one, context):
-        state = one.get_context_state(context)
+    def get_records(self, context):
+        state = self.get_context_state(context)
         yield {"p": context["p"], "at": 3}
-        seen.append(state["progress_markers"]["replication_key_value"])
-        assert one.get_context_state(context) is state
+        values.append(state["progress_markers"]["replication_key_value"])
+        assert self.get_context_state(context) is state
 
-    kind = limited({"a": [], "b": [], "c": []}, get_records=pull, STATE_MSG_FREQUENCY=1)
+    kind = limited({"a": [], "b": [], "c": []}, get_records=get_records, STATE_MSG_FREQUENCY=1)
     output = sync(kind)
-    assert seen == [3, 3, 3]
+    assert values == [3, 3, 3]
     assert max(len(get_entries(state)) for state in output.states) == 2
 
 
 def test_partition_that_was_only_accessed_prevents_a_shared_bookmark() -> None:
     """Such a partition may not have been read completely, for example if a child was aborted."""
 
-    def pull(one, context):
+    def get_records(self, context):
         if context["p"] == "c":
-            one.get_context_state({"p": "elsewhere"})
+            self.get_context_state({"p": "elsewhere"})
         return [{"p": context["p"], "at": 3}]
 
-    found = bookmark(sync(limited({"a": [], "b": [], "c": []}, get_records=pull)))
-    assert "replication_key_value" not in found
-    assert len(found["partitions"]) == 2
+    entry = bookmark(sync(limited({"a": [], "b": [], "c": []}, get_records=get_records)))
+    assert "replication_key_value" not in entry
+    assert len(entry["partitions"]) == 2
 
 
 def sync_children(state: dict, **members) -> dict:
@@ -366,11 +372,11 @@ def test_child_of_two_parents_is_finalized_after_the_second() -> None:
 
     first, second = parent("first"), parent("second")
 
-    def pull(one, context):
-        starts.append(one.get_starting_replication_key_value(context))
+    def get_records(self, context):
+        starts.append(self.get_starting_replication_key_value(context))
         return [{"p": context["p"], "at": 10 - len(starts)}]
 
-    child = limited({}, get_records=pull, parent_stream_type=first, state_partition_limit=1)
+    child = limited({}, get_records=get_records, parent_stream_type=first, state_partition_limit=1)
     tap = make(first, second, child)
     tap.streams["second"].child_streams.append(tap.streams["rows"])
     tap.sync_all()
@@ -381,10 +387,10 @@ def test_child_of_two_parents_is_finalized_after_the_second() -> None:
 # Settings
 
 
-@pytest.mark.parametrize(("own", "asked", "limit"), [(3, 1, 1), (1, 3, 1), (None, 1, 1)])
-def test_smaller_limit_of_class_and_setting_applies(own, asked, limit) -> None:
-    kind = limited({"a": [1], "b": [2]}, state_partition_limit=own)
-    states = sync(kind, config={"state_partition_limit": asked}).states
+@pytest.mark.parametrize(("class_limit", "setting", "limit"), [(3, 1, 1), (1, 3, 1), (None, 1, 1)])
+def test_smaller_limit_of_class_and_setting_applies(class_limit, setting, limit) -> None:
+    kind = limited({"a": [1], "b": [2]}, state_partition_limit=class_limit)
+    states = sync(kind, config={"state_partition_limit": setting}).states
     assert max(len(get_entries(state)) for state in states) == limit
 
 
@@ -399,10 +405,10 @@ def test_invalid_limit_is_rejected(wrong) -> None:
 # Removed partitions
 
 
-def pruning(gone: str, asked: list, **members):
-    def retain_partition(one, context):
-        asked.append(context["p"])
-        return context["p"] not in gone
+def pruning(removed: str, calls: list, **members):
+    def retain_partition(self, context):
+        calls.append(context["p"])
+        return context["p"] not in removed
 
     return limited(
         {"a": [9], "b": [8]},
@@ -412,22 +418,22 @@ def pruning(gone: str, asked: list, **members):
 
 
 def test_partition_that_is_not_retained_is_removed_from_the_state() -> None:
-    asked: list[str] = []
-    output = sync(pruning("c", asked), state=listed(a=1, b=1, c=1, d=1))
-    assert asked == ["c", "d"]
+    calls: list[str] = []
+    output = sync(pruning("c", calls), state=listed(a=1, b=1, c=1, d=1))
+    assert calls == ["c", "d"]
     assert bookmark(output) == listed(a=9, b=8, d=1)["bookmarks"]["rows"]
 
 
 def test_retain_partition_is_not_called_after_a_failed_sync() -> None:
-    asked: list[str] = []
+    calls: list[str] = []
 
-    def pull(one, context):
+    def get_records(self, context):
         raise RuntimeError
 
-    tap = make(pruning("c", asked, get_records=pull), state=listed(c=1))
+    tap = make(pruning("c", calls, get_records=get_records), state=listed(c=1))
     with pytest.raises(RuntimeError):
         tap.sync_all()
-    assert not asked
+    assert not calls
 
 
 def test_partitions_are_retained_by_default() -> None:
@@ -445,9 +451,9 @@ def test_state_with_only_removed_partitions_becomes_empty() -> None:
     assert "partitions" not in bookmark(sync(kind, state=listed(c=1)))
 
 
-@pytest.mark.parametrize(("bookmark_of_parent", "asked"), [({}, ["z"]), ({"at": 1}, [])])
+@pytest.mark.parametrize(("bookmark_of_parent", "expected"), [({}, ["z"]), ({"at": 1}, [])])
 def test_retain_partition_of_children_is_called_only_after_a_full_parent_sync(
-    bookmark_of_parent, asked
+    bookmark_of_parent, expected
 ) -> None:
     parent = stream(
         "parents",
@@ -456,20 +462,20 @@ def test_retain_partition_of_children_is_called_only_after_a_full_parent_sync(
         replication_key="at",
         get_child_context=lambda _, record, context: {"p": record["p"]},
     )
-    found: list[str] = []
-    child = pruning("z", found, parent_stream_type=parent, partitions=Stream.partitions)
+    calls: list[str] = []
+    child = pruning("z", calls, parent_stream_type=parent, partitions=Stream.partitions)
     state = listed(a=1, z=1)
     for value in bookmark_of_parent.values():
         state["bookmarks"]["parents"] = {"replication_key": "at", "replication_key_value": value}
     sync(parent, child, state=state)
-    assert found == asked
+    assert calls == expected
 
 
 def test_deselected_stream_keeps_its_state() -> None:
     output_before = listed(a=1, b=1, c=1)
     kind = limited({"a": [9]}, state_partition_limit=1, selected_by_default=False)
     output = sync(kind, state=output_before)
-    assert parsed(output.text)[-1]["value"]["bookmarks"] == output_before["bookmarks"]
+    assert parse_messages(output.text)[-1]["value"]["bookmarks"] == output_before["bookmarks"]
 
 
 # Parallel partitions

@@ -10,17 +10,17 @@ import pytest
 from tap_core.exceptions import InvalidStreamSortException
 from tests.sync.syncing import (
     count_records,
-    failed,
-    hooked,
     make,
-    measured,
+    metric_points,
     read_counts,
     stream,
     sync,
+    sync_until_error,
+    with_hook,
 )
 
 both_paths = pytest.mark.parametrize(
-    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+    "on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"]
 )
 
 
@@ -43,13 +43,13 @@ def rows_then_error(error: BaseException, count: int) -> Any:
 @pytest.mark.parametrize("error", [RuntimeError("away"), KeyboardInterrupt(), SystemExit(1)])
 @pytest.mark.parametrize("count", [0, 1, 499, 2_345])
 def test_record_count_of_a_failed_stream(on_path, error, count, caplog):
-    output, _ = failed(type(error), on_path(stream("a", rows_then_error(error, count))))
+    output, _ = sync_until_error(type(error), on_path(stream("a", rows_then_error(error, count))))
     assert (
         read_counts(caplog.text)
         == count_records(output.messages)
         == ({"a": count} if count else {})
     )
-    [time] = measured(caplog.text, "sync_duration")
+    [time] = metric_points(caplog.text, "sync_duration")
     assert time["tags"]["status"] == "failed"
 
 
@@ -58,7 +58,7 @@ def test_record_count_of_a_failed_stream_with_maps(on_path, caplog):
     """Records are counted before the maps, which may emit any number of rows per record."""
     maps = {"a": {"__filter__": "id % 2 == 0"}}
     kind = on_path(stream("a", rows_then_error(RuntimeError("away"), 501)))
-    output, _ = failed(RuntimeError, kind, config={"stream_maps": maps})
+    output, _ = sync_until_error(RuntimeError, kind, config={"stream_maps": maps})
     assert count_records(output.messages) == {"a": 251}
     assert read_counts(caplog.text) == {"a": 501}
 
@@ -67,7 +67,7 @@ def test_record_count_of_a_failed_stream_with_maps(on_path, caplog):
 def test_record_count_includes_the_record_out_of_order(on_path, caplog):
     rows = [{"id": number} for number in (1, 2, 0, 3)]
     kind = stream("a", rows, replication_key="id", is_sorted=True)
-    output, _ = failed(InvalidStreamSortException, on_path(kind))
+    output, _ = sync_until_error(InvalidStreamSortException, on_path(kind))
     assert read_counts(caplog.text) == count_records(output.messages) == {"a": 3}
 
 
@@ -92,7 +92,7 @@ def test_record_count_of_a_parent_with_a_failed_child(on_path, caplog):
     contexts = {"get_child_context": lambda _self, record, context: {"of": record["id"]}}
     parent = on_path(stream("p", [{"id": number} for number in range(9)], **contexts))
     child = on_path(stream("c", rows, parent_stream_type=parent))
-    output, _ = failed(RuntimeError, parent, child)
+    output, _ = sync_until_error(RuntimeError, parent, child)
     assert read_counts(caplog.text) == count_records(output.messages) == {"p": 3, "c": 40}
 
 
@@ -104,7 +104,7 @@ def test_contexts_of_a_stream_share_one_record_count(on_path, threads, caplog):
         stream(
             "p",
             [{"id": number} for number in range(3)],
-            partitions=[{"at": place} for place in "abc"],
+            partitions=[{"at": letter} for letter in "abc"],
             max_parallel_partitions=threads,
             **contexts,
         )
@@ -119,10 +119,10 @@ def test_contexts_of_a_stream_share_one_record_count(on_path, threads, caplog):
     )
     output = sync(parent, child)
     assert count_records(output.messages) == {"p": 9, "c": 45}
-    found = {point["tags"]["stream"]: point for point in measured(caplog.text)}
-    assert len(measured(caplog.text)) == 2
-    assert {name: point["value"] for name, point in found.items()} == {"p": 9, "c": 45}
-    assert all(point["tags"]["context"] == {} for point in found.values())
+    points = {point["tags"]["stream"]: point for point in metric_points(caplog.text)}
+    assert len(metric_points(caplog.text)) == 2
+    assert {name: point["value"] for name, point in points.items()} == {"p": 9, "c": 45}
+    assert all(point["tags"]["context"] == {} for point in points.values())
 
 
 @both_paths
@@ -133,7 +133,7 @@ def test_record_count_of_parallel_partitions_when_one_fails(on_path, caplog):
                 raise RuntimeError("away")
             yield {"id": number, "p": context["p"]}
 
-    places = [{"p": place} for place in range(4)]
-    kind = on_path(stream("a", rows, partitions=places, max_parallel_partitions=4))
-    output, _ = failed(RuntimeError, kind)
+    partitions = [{"p": p} for p in range(4)]
+    kind = on_path(stream("a", rows, partitions=partitions, max_parallel_partitions=4))
+    output, _ = sync_until_error(RuntimeError, kind)
     assert read_counts(caplog.text) == count_records(output.messages)

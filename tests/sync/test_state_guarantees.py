@@ -15,16 +15,16 @@ from tests.sync.syncing import (
     STARTED,
     STRING,
     Output,
-    failed,
-    hooked,
     make,
     schema,
     stream,
     sync,
+    sync_until_error,
+    with_hook,
 )
 
 both_paths = pytest.mark.parametrize(
-    "on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"]
+    "on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"]
 )
 
 STARTED_AT = dt.datetime.fromtimestamp(STARTED / 1000, tz=dt.timezone.utc).isoformat(
@@ -36,23 +36,23 @@ class InterruptedSyncError(Exception):
     """A failure of the source, the network or the machine."""
 
 
-def parted(rows, fails_in=None, **members):
+def partitioned_stream(rows, fails_in=None, **members):
     """Return a stream of three partitions that fails in one, and its starting values."""
     starts = {}
 
-    def pull(self, context):
+    def get_records(self, context):
         starts[context["p"]] = self.get_starting_replication_key_value(context)
         for row in rows:
             if context["p"] == fails_in and row is rows[-1]:
                 raise InterruptedSyncError
             yield dict(row)
 
-    own = {
+    attributes = {
         "replication_key": "id",
         "partitions": [{"p": name} for name in "xyz"],
         "schema": schema(id=INTEGER, p=STRING),
     }
-    return stream("a", pull, **{**own, **members}), starts
+    return stream("a", get_records, **{**attributes, **members}), starts
 
 
 ROWS = [{"id": 3}, {"id": 9}, {"id": 5}]
@@ -60,20 +60,20 @@ ROWS = [{"id": 3}, {"id": 9}, {"id": 5}]
 
 @both_paths
 def test_interrupted_sync_keeps_the_bookmarks_of_completed_partitions(on_path):
-    kind, _ = parted(ROWS, fails_in="y")
-    output, _ = failed(InterruptedSyncError, on_path(kind))
+    kind, _ = partitioned_stream(ROWS, fails_in="y")
+    output, _ = sync_until_error(InterruptedSyncError, on_path(kind))
     state = output.states[-1]
     assert state["currently_syncing"] == "a"
-    kept = {entry["context"]["p"]: entry for entry in state["bookmarks"]["a"]["partitions"]}
-    assert kept["x"] == {
+    entries = {entry["context"]["p"]: entry for entry in state["bookmarks"]["a"]["partitions"]}
+    assert entries["x"] == {
         "context": {"p": "x"},
         "replication_key": "id",
         "replication_key_value": 9,
     }
-    assert kept["y"]["progress_markers"]["replication_key_value"] == 9
-    assert "replication_key_value" not in kept["y"]
+    assert entries["y"]["progress_markers"]["replication_key_value"] == 9
+    assert "replication_key_value" not in entries["y"]
 
-    resumed, starts = parted(ROWS)
+    resumed, starts = partitioned_stream(ROWS)
     final = sync(on_path(resumed), state=state).states[-1]
     assert starts == {"x": 9, "y": None, "z": None}
     assert {entry["replication_key_value"] for entry in final["bookmarks"]["a"]["partitions"]} == {
@@ -84,9 +84,9 @@ def test_interrupted_sync_keeps_the_bookmarks_of_completed_partitions(on_path):
 
 @both_paths
 def test_sorted_stream_resumes_where_it_stopped(on_path):
-    kind, _ = parted([{"id": n} for n in range(1, 6)], fails_in="y", is_sorted=True)
-    output, _ = failed(InterruptedSyncError, on_path(kind))
-    resumed, starts = parted([{"id": 7}], is_sorted=True)
+    kind, _ = partitioned_stream([{"id": n} for n in range(1, 6)], fails_in="y", is_sorted=True)
+    output, _ = sync_until_error(InterruptedSyncError, on_path(kind))
+    resumed, starts = partitioned_stream([{"id": 7}], is_sorted=True)
     sync(on_path(resumed), state=output.states[-1])
     assert starts == {"x": 5, "y": 4, "z": None}
 
@@ -94,12 +94,12 @@ def test_sorted_stream_resumes_where_it_stopped(on_path):
 @both_paths
 def test_shared_bookmark_is_finalized_with_the_stream(on_path):
     members = {"is_sorted": True, "state_partitioning_keys": []}
-    kind, _ = parted(ROWS, fails_in="z", **members)
-    output, _ = failed(InterruptedSyncError, on_path(kind))
+    kind, _ = partitioned_stream(ROWS, fails_in="z", **members)
+    output, _ = sync_until_error(InterruptedSyncError, on_path(kind))
     entry = output.states[-1]["bookmarks"]["a"]
     assert entry["progress_markers"]["replication_key_value"] == 9
     assert "replication_key_value" not in entry
-    kind, _ = parted(ROWS, **members)
+    kind, _ = partitioned_stream(ROWS, **members)
     assert sync(on_path(kind)).states[-1]["bookmarks"]["a"] == {
         "replication_key": "id",
         "replication_key_value": 9,
@@ -140,7 +140,7 @@ def test_sorted_stream_has_no_signpost(on_path):
 @both_paths
 def test_signpost_of_the_author_limits_the_bookmark(on_path):
     """The signpost of an author may be a log position, for example."""
-    kind, _ = parted(ROWS, get_replication_key_signpost=lambda self, context=None: 6)
+    kind, _ = partitioned_stream(ROWS, get_replication_key_signpost=lambda self, context=None: 6)
     state = sync(on_path(kind)).states[-1]["bookmarks"]["a"]
     assert [entry["replication_key_value"] for entry in state["partitions"]] == [6, 6, 6]
 
@@ -200,8 +200,8 @@ def test_states_of_many_child_contexts_are_a_small_share_of_the_output(on_path):
         parent_stream_type=parent,
         schema=schema(id=INTEGER, at=STRING, of=INTEGER),
     )
-    if on_path is hooked:
-        child = hooked(child)
+    if on_path is with_hook:
+        child = with_hook(child)
     output = sync(parent, child)
     assert len(output.states[-1]["bookmarks"]["c"]["partitions"]) == count
     assert len(output.records("c")) == 5 * count
@@ -325,8 +325,10 @@ def test_bookmark_of_another_key_or_without_a_value_is_no_start(bookmark):
 
 def test_duplicate_contexts_in_the_state_are_an_error():
     entries = [{"context": {"p": 1}}, {"context": {"p": 1.0}}]
-    kind, _ = parted(ROWS, partitions=[{"p": 1}])
-    _, error = failed(ValueError, kind, state={"bookmarks": {"a": {"partitions": entries}}})
+    kind, _ = partitioned_stream(ROWS, partitions=[{"p": 1}])
+    _, error = sync_until_error(
+        ValueError, kind, state={"bookmarks": {"a": {"partitions": entries}}}
+    )
     assert "more than one entry" in str(error)
 
 

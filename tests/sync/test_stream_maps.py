@@ -29,12 +29,12 @@ from tests.sync.syncing import (
     INTEGER,
     STRING,
     Output,
-    failed,
-    hooked,
     make,
     schema,
     stream,
     sync,
+    sync_until_error,
+    with_hook,
 )
 
 WIDE = schema(
@@ -114,7 +114,7 @@ def test_compiled_and_overridable_loop_write_the_same_mapped_rows(config, level,
         "STATE_MSG_FREQUENCY": 7,
     }
     kind = stream("a", rows, **members)
-    compiled, through_hook = sync(kind, config=config), sync(hooked(kind), config=config)
+    compiled, through_hook = sync(kind, config=config), sync(with_hook(kind), config=config)
     assert compiled.of("STATE")
     assert sorted(compiled.text.splitlines()) == sorted(through_hook.text.splitlines())
     names = {message["stream"] for message in compiled.of("RECORD")}
@@ -158,15 +158,15 @@ def test_bookmark_is_the_value_before_the_map():
 
 
 def test_maps_do_not_change_the_record_of_the_author():
-    mine = [{"id": 1, "gone": "x", "tags": ["a", "b"]}]
-    kind = stream("a", lambda self, context: iter(mine), schema=WIDE)
+    records = [{"id": 1, "gone": "x", "tags": ["a", "b"]}]
+    kind = stream("a", lambda self, context: iter(records), schema=WIDE)
     entry = {"tap_stream_id": "a", "stream": "a", "schema": WIDE, "metadata": [
         {"breadcrumb": [], "metadata": {"selected": True}},
         {"breadcrumb": ["properties", "gone"], "metadata": {"selected": False}},
     ]}  # fmt: skip
     config = maps(a={"last": "tags.pop()", "id": "record.pop('id')"})
     output = sync(kind, config=config, catalog={"streams": [entry]})
-    assert mine == [{"id": 1, "tags": ["a", "b"]}]
+    assert records == [{"id": 1, "tags": ["a", "b"]}]
     assert output.records() == [{"tags": ["a"], "last": "b", "id": 1}]
     assert "gone" not in output.of("SCHEMA")[0]["schema"]["properties"]
 
@@ -174,16 +174,16 @@ def test_maps_do_not_change_the_record_of_the_author():
 def test_rows_of_all_mapped_streams_precede_the_state_that_covers_them():
     kind = stream("a", [{"id": n} for n in range(20)], replication_key="id", STATE_MSG_FREQUENCY=5)
     output = sync(kind, config=maps(b={"__source__": "a", "__filter__": "id % 3 == 0"}))
-    seen = {"a": 0, "b": 0}
+    counts = {"a": 0, "b": 0}
     for message in output.messages:
         if message["type"] == "RECORD":
-            seen[message["stream"]] += 1
+            counts[message["stream"]] += 1
         elif message["type"] == "STATE":
-            held = message["value"]["bookmarks"]["a"]
-            value = held.get("progress_markers", held).get("replication_key_value")
+            entry = message["value"]["bookmarks"]["a"]
+            value = entry.get("progress_markers", entry).get("replication_key_value")
             if value is not None:
-                assert seen["a"] >= value + 1
-                assert seen["b"] >= value // 3 + 1
+                assert counts["a"] >= value + 1
+                assert counts["b"] >= value // 3 + 1
 
 
 def parent_and_child(parent_rows, **members):
@@ -201,7 +201,7 @@ def parent_and_child(parent_rows, **members):
     return parent, child
 
 
-@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked], ids=["compiled", "hooked"])
+@pytest.mark.parametrize("on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"])
 @pytest.mark.parametrize(
     "definition, children",
     [({"__filter__": "id > 2"}, [30, 40]), ({"x": "1"}, [10, 20, 30, 40]), (None, [])],
@@ -218,7 +218,9 @@ def test_filter_of_a_parent_also_filters_its_children(on_path, definition, child
 
 def test_map_expression_error_leaves_valid_output():
     kind = stream("a", [{"id": 1}, {"id": 2, "at": 5}], replication_key="id", is_sorted=True)
-    output, error = failed(MapExpressionError, kind, config=maps(a={"x": "at + 1 if at else 0"}))
+    output, error = sync_until_error(
+        MapExpressionError, kind, config=maps(a={"x": "at + 1 if at else 0"})
+    )
     assert output.records() == [{"id": 1, "x": 0}] or not output.records()
     assert "property 'x' in the map of stream 'a'" in str(error)
 
@@ -233,9 +235,9 @@ def test_invalid_map_is_an_error_before_the_sync():
 def test_activate_version_is_written_for_every_mapped_stream():
     config = {"emit_activate_version_messages": True, **maps(a=None, b={"__source__": "a"})}
     output = sync(stream("a", [{"id": 1}]), config=config)
-    assert {one["stream"] for one in output.of("ACTIVATE_VERSION")} == {"b"}
-    assert {one["stream"] for one in output.of("SCHEMA")} == {"b"}
-    assert all("version" in one for one in output.of("RECORD"))
+    assert {message["stream"] for message in output.of("ACTIVATE_VERSION")} == {"b"}
+    assert {message["stream"] for message in output.of("SCHEMA")} == {"b"}
+    assert all("version" in message for message in output.of("RECORD"))
 
 
 def test_mappings_and_tuples_are_mapped():
@@ -248,11 +250,13 @@ def test_mappings_and_tuples_are_mapped():
 def test_sort_errors_are_raised_with_maps():
     config = maps(a={"x": "1"})
     members = {"replication_key": "id", "is_sorted": True}
-    output, _ = failed(
+    output, _ = sync_until_error(
         InvalidStreamSortException, stream("a", [{"id": 2}, {"id": 1}], **members), config=config
     )
     assert [record["id"] for record in output.records()] == [2, 1]
-    failed(InvalidReplicationKeyException, stream("a", [{"n": 2}], **members), config=config)
+    sync_until_error(
+        InvalidReplicationKeyException, stream("a", [{"n": 2}], **members), config=config
+    )
 
 
 # ---------------------------------------------------------------------- the mapper of a tap
@@ -288,9 +292,9 @@ def test_tap_accepts_a_custom_mapper_and_stream_maps():
     output = Output()
     rows = [{"id": 1}, {"id": 2}]
     tap = make(stream("a", lambda self, context: iter(rows)), output=output)
-    own = PluginMapper({}, tap.logger)
-    own.stream_maps["a"] = [Doubled("b", schema(id=INTEGER), None, None)]
-    tap.mapper = own
+    mapper = PluginMapper({}, tap.logger)
+    mapper.stream_maps["a"] = [Doubled("b", schema(id=INTEGER), None, None)]
+    tap.mapper = mapper
     tap.sync_all()
     assert output.records("b") == [{"id": 2}, {"id": 4}]
     assert rows == [{"id": 1}, {"id": 2}]
@@ -326,8 +330,8 @@ def test_schema_messages_follow_an_overridden_catalog():
             written.append(message.to_dict())
 
     Widened(message_writer=Writer()).sync_all()
-    [described] = [one for one in written if one["type"] == "SCHEMA"]
-    assert "more" in described["schema"]["properties"]
+    [schema_message] = [document for document in written if document["type"] == "SCHEMA"]
+    assert "more" in schema_message["schema"]["properties"]
 
 
 def test_deselected_stream_with_a_map_is_not_synced():
@@ -357,17 +361,17 @@ def test_values_without_a_json_type_are_written_as_without_maps():
 
 
 def test_mutating_map_does_not_change_records_of_overridden_messages():
-    mine = [{"id": 1, "n": 2}]
+    records = [{"id": 1, "n": 2}]
     kind = stream(
         "a",
-        lambda self, context: iter(mine),
+        lambda self, context: iter(records),
         TYPE_CONFORMANCE_LEVEL=TypeConformanceLevel.NONE,
     )
 
     def _generate_record_messages(self, record):
-        yield from super(own, self)._generate_record_messages(record)
+        yield from super(subclass, self)._generate_record_messages(record)
 
-    own = type("A", (kind,), {"_generate_record_messages": _generate_record_messages})
+    subclass = type("A", (kind,), {"_generate_record_messages": _generate_record_messages})
     config = maps(a={"n": "record.pop('id')"})
-    assert sync(own, config=config).records() == sync(kind, config=config).records()
-    assert mine == [{"id": 1, "n": 2}]
+    assert sync(subclass, config=config).records() == sync(kind, config=config).records()
+    assert records == [{"id": 1, "n": 2}]

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.peers import missing_reason, peer_python
-from tests.sync.syncing import count_records, measured, of, parsed, read_counts
+from tests.sync.syncing import count_records, metric_points, of, parse_messages, read_counts
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,9 +46,9 @@ class Side:
 
     def run(self, scenarios: dict[str, dict[str, Any]]) -> None:
         """Run scenarios in one process."""
-        calls = {name: self._call(name, one) for name, one in scenarios.items()}
+        calls = {name: self._call(name, scenario) for name, scenario in scenarios.items()}
         (self.folder / "scenarios.json").write_text(json.dumps(calls))
-        done = subprocess.run(
+        process = subprocess.run(
             [self.python, "-W", "ignore", "taps.py", "scenarios.json"],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT) if self.sdk == "tap_core" else ""},
@@ -56,8 +56,8 @@ class Side:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        for part in done.stderr.split("SCENARIO ")[1:]:
+        assert process.returncode == 0, process.stderr
+        for part in process.stderr.split("SCENARIO ")[1:]:
             name, *lines = part.splitlines()
             # singer_sdk adds a log handler per tap, so it repeats each line.
             self.logs[name] = "\n".join(line for line, _ in groupby(lines))
@@ -76,14 +76,14 @@ class Side:
         return (self.folder / f"{scenario}.out").read_bytes()
 
     def messages(self, scenario: str) -> list[dict[str, Any]]:
-        return parsed(self.text(scenario))
+        return parse_messages(self.text(scenario))
 
     def state(self, scenario: str) -> dict[str, Any]:
         return of(self.messages(scenario), "STATE")[-1]["value"]
 
 
-def bookmark(value: Any, key: str = "id", **more: Any) -> dict[str, Any]:
-    return {"replication_key": key, "replication_key_value": value, **more}
+def bookmark(value: Any, key: str = "id", **fields: Any) -> dict[str, Any]:
+    return {"replication_key": key, "replication_key_value": value, **fields}
 
 
 LEFT_OVER = {
@@ -136,15 +136,15 @@ SCENARIOS: dict[str, dict[str, Any]] = {
 
 def root(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of a stream itself."""
-    [found] = [one["metadata"] for one in entry["metadata"] if not one["breadcrumb"]]
-    return found
+    [metadata] = [item["metadata"] for item in entry["metadata"] if not item["breadcrumb"]]
+    return metadata
 
 
 def select(entry: dict[str, Any], *path: str, selected: bool) -> None:
     """Set the selection of a breadcrumb in a catalog entry."""
-    for one in entry["metadata"]:
-        if one["breadcrumb"] == list(path):
-            one["metadata"]["selected"] = selected
+    for item in entry["metadata"]:
+        if item["breadcrumb"] == list(path):
+            item["metadata"]["selected"] = selected
 
 
 class Catalogs:
@@ -220,24 +220,24 @@ class Catalogs:
 def sides(tmp_path_factory) -> dict[str, Side]:
     """Run all scenarios on both SDKs, then those that resume from their states."""
     folder = tmp_path_factory.mktemp("sides")
-    both = {sdk: Side(sdk, folder) for sdk in SIDES}
-    for side in both.values():
+    sdk_sides = {sdk: Side(sdk, folder) for sdk in SIDES}
+    for side in sdk_sides.values():
         side.run(SCENARIOS)
-    discovered = json.loads(both["singer_sdk"].text("discover"))
-    more = {
+    discovered = json.loads(sdk_sides["singer_sdk"].text("discover"))
+    scenarios = {
         f"catalog_{name}": {"catalog": catalog, "state": STATE}
         for name, catalog in Catalogs(discovered).all().items()
     }
-    for sdk, side in both.items():
+    for sdk, side in sdk_sides.items():
         for scenario in ("plain", "state", "catalog_bare"):
             if scenario in side.codes:
-                more[f"resumed_{scenario}_of_{sdk}"] = {"state": plain(side.state(scenario))}
-        interim = [one["value"] for one in of(side.messages("plain"), "STATE")]
+                scenarios[f"resumed_{scenario}_of_{sdk}"] = {"state": plain(side.state(scenario))}
+        interim = [message["value"] for message in of(side.messages("plain"), "STATE")]
         for number in range(0, len(interim), 9):
-            more[f"interrupted_{number}_of_{sdk}"] = {"state": plain(interim[number])}
-    for side in both.values():
-        side.run(more)
-    return both
+            scenarios[f"interrupted_{number}_of_{sdk}"] = {"state": plain(interim[number])}
+    for side in sdk_sides.values():
+        side.run(scenarios)
+    return sdk_sides
 
 
 def plain(state: Any) -> Any:
@@ -253,14 +253,14 @@ def syncs(sides: dict[str, Side]) -> list[str]:
 
 
 def by_stream(messages: list[dict[str, Any]], kind: str) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    grouped: dict[str, list[dict[str, Any]]] = {}
     for message in of(messages, kind):
-        kept = {key: value for key, value in message.items() if key != "time_extracted"}
-        found.setdefault(message["stream"], []).append(kept)
-    return found
+        fields = {key: value for key, value in message.items() if key != "time_extracted"}
+        grouped.setdefault(message["stream"], []).append(fields)
+    return grouped
 
 
-def compared(sides: dict[str, Side], look: Any) -> None:
+def compare(sides: dict[str, Side], look: Any) -> None:
     """Compare the result of `look` for the messages of each sync of both SDKs."""
     names = syncs(sides)
     assert len(names) > 20
@@ -277,7 +277,7 @@ def test_exit_codes_equal_those_of_singer_sdk(sides):
 
 
 def test_records_and_their_order_equal_those_of_singer_sdk(sides):
-    compared(sides, lambda messages: by_stream(messages, "RECORD"))
+    compare(sides, lambda messages: by_stream(messages, "RECORD"))
     assert len(of(sides["tap_core"].messages("plain"), "RECORD")) > 150
 
 
@@ -289,7 +289,9 @@ def test_schemas_equal_those_of_singer_sdk(sides):
 
     def first(messages):
         schemas = by_stream(messages, "SCHEMA")
-        return {name: found[0] for name, found in schemas.items() if name != "off"}
+        return {
+            name: schema_messages[0] for name, schema_messages in schemas.items() if name != "off"
+        }
 
     for name in syncs(sides):
         ours, theirs = (first(sides[sdk].messages(name)) for sdk in SIDES)
@@ -304,13 +306,13 @@ def test_schemas_equal_those_of_singer_sdk(sides):
 
 def test_schema_message_is_written_once_per_stream(sides):
     for name in syncs(sides):
-        for stream, found in by_stream(sides["tap_core"].messages(name), "SCHEMA").items():
-            assert len(found) == 1, (name, stream)
+        for stream, messages in by_stream(sides["tap_core"].messages(name), "SCHEMA").items():
+            assert len(messages) == 1, (name, stream)
 
 
 def test_last_states_equal_those_of_singer_sdk(sides):
     def last(messages):
-        return [one["value"] for one in of(messages, "STATE")][-1:]
+        return [message["value"] for message in of(messages, "STATE")][-1:]
 
     for name in syncs(sides):
         ours, theirs = (last(sides[sdk].messages(name)) for sdk in SIDES)
@@ -338,7 +340,7 @@ def test_record_counts_equal_those_of_singer_sdk(sides):
 def test_metrics_have_the_structure_of_singer_sdk(sides):
     """The tag ``context`` is empty: one line covers all contexts of a stream."""
     for metric in ("record_count", "sync_duration"):
-        ours, theirs = (measured(sides[sdk].logs["plain"], metric) for sdk in SIDES)
+        ours, theirs = (metric_points(sides[sdk].logs["plain"], metric) for sdk in SIDES)
         forms = [{(*point, *point["tags"]) for point in points} for points in (ours, theirs)]
         assert forms[0] == forms[1]
         assert all(point["tags"]["context"] == {} for point in ours)
@@ -348,17 +350,20 @@ def test_metrics_have_the_structure_of_singer_sdk(sides):
 
 def test_states_after_the_same_records_equal_those_of_singer_sdk(sides):
     """Compared wherever both SDKs write a state after the same number of records."""
-    places = 0
+    comparisons = 0
     for name in syncs(sides):
-        ours, theirs = (states_by_place(sides[sdk].messages(name)) for sdk in SIDES)
+        ours, theirs = (states_by_record_count(sides[sdk].messages(name)) for sdk in SIDES)
         shared = ours.keys() & theirs.keys()
-        places += len(shared)
-        for place in shared:
-            assert any(state in theirs[place] for state in ours[place]), (name, place)
-    assert places > 500
+        comparisons += len(shared)
+        for record_count in shared:
+            assert any(state in theirs[record_count] for state in ours[record_count]), (
+                name,
+                record_count,
+            )
+    assert comparisons > 500
 
 
-def states_by_place(messages: list[dict[str, Any]]) -> dict[int, list[Any]]:
+def states_by_record_count(messages: list[dict[str, Any]]) -> dict[int, list[Any]]:
     """Return the states by the number of records before them, without signposts."""
     states: dict[int, list[Any]] = {}
     records = 0
@@ -390,8 +395,8 @@ def test_activate_version_is_written_before_and_after_the_rows(sides):
     """singer_sdk writes it before the rows of each context and never at the end."""
     ours, theirs = (by_stream(sides[sdk].messages("versions"), "ACTIVATE_VERSION") for sdk in SIDES)
     assert ours.keys() == theirs.keys()
-    for name, found in ours.items():
-        assert found == [theirs[name][0]] * 2
+    for name, messages in ours.items():
+        assert messages == [theirs[name][0]] * 2
     assert by_stream(sides["tap_core"].messages("plain"), "ACTIVATE_VERSION") == {}
 
 

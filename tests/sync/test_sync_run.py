@@ -13,7 +13,7 @@ from tap_core.state.checkpoint_policy import CheckpointPolicy
 from tap_core.state.document import StateDocument
 from tap_core.sync.sync_run import CHUNK_ROWS, SyncRun
 from tap_core.sync.thread_stop_signal import StopSignal, WorkerStopped
-from tests.sync.syncing import NOW, Output, failed, hooked, make, stream, sync
+from tests.sync.syncing import NOW, Output, make, stream, sync, sync_until_error, with_hook
 
 LONG = 60
 """The timeout in seconds for threads and events."""
@@ -213,9 +213,9 @@ def test_second_stop_exits_immediately():
     run = run_to(Stuck())
     run.open(Source("a"))
     collect(run, b"1")
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as caught:
         run.flush()
-    assert left.value.code == 1
+    assert caught.value.code == 1
     assert run.is_broken
 
 
@@ -228,30 +228,30 @@ class Awaited(Output):
     def __init__(self, text: bytes) -> None:
         super().__init__()
         self._awaited = text
-        self.seen = threading.Event()
+        self.has_text = threading.Event()
 
     def append(self, data):
         super().append(data)
         if self._awaited in self.text:
-            self.seen.set()
+            self.has_text.set()
 
 
-@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+@pytest.mark.parametrize("on_path", [lambda kind: kind, with_hook])
 def test_first_row_of_a_stream_is_written_immediately(on_path):
     """The first row is written before the second one is read from the source."""
-    output, seen = Output(), []
+    output, counts = Output(), []
 
     def rows(self, context):
         for number in range(3):
             yield {"id": number}
-            seen.append(len(output.records("a")))
+            counts.append(len(output.records("a")))
 
     make(on_path(stream("a", rows)), output=output).sync_all()
-    assert seen[0] == 1
-    assert seen[1:] == [1, 1], "the ones after it are collected"
+    assert counts[0] == 1
+    assert counts[1:] == [1, 1], "the ones after it are collected"
 
 
-@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+@pytest.mark.parametrize("on_path", [lambda kind: kind, with_hook])
 def test_row_is_written_while_its_source_waits(on_path):
     output = Awaited(b'"id":2}')
     waited = []
@@ -259,7 +259,7 @@ def test_row_is_written_while_its_source_waits(on_path):
     def rows(self, context):
         yield {"id": 1}
         yield {"id": 2}
-        waited.append(output.seen.wait(LONG))
+        waited.append(output.has_text.wait(LONG))
         yield {"id": 3}
 
     make(on_path(stream("a", rows)), output=output).sync_all()
@@ -273,7 +273,7 @@ def test_rows_written_by_the_timer_are_covered_by_later_states():
     def rows(self, context):
         yield {"id": 1}
         yield {"id": 2}
-        output.seen.wait(LONG)
+        output.has_text.wait(LONG)
         self._write_state_message()
         yield {"id": 3}
 
@@ -320,7 +320,7 @@ def test_broken_pipe_error_of_the_author_is_an_ordinary_error():
         yield {"id": 1}
         raise BrokenPipeError("the source hung up")
 
-    output, error = failed(BrokenPipeError, stream("a", rows, **SORTED))
+    output, error = sync_until_error(BrokenPipeError, stream("a", rows, **SORTED))
     assert str(error) == "the source hung up"
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 1
     assert output.states[-1]["currently_syncing"] == "a"
@@ -336,7 +336,7 @@ def eager_timer(monkeypatch):
     sys.setswitchinterval(before)
 
 
-@pytest.mark.parametrize("on_path", [lambda kind: kind, hooked])
+@pytest.mark.parametrize("on_path", [lambda kind: kind, with_hook])
 def test_timer_keeps_rows_with_their_stream_and_in_order(eager_timer, on_path):
     """Several streams write while the timer runs: each row is written once and in order."""
     names = "abcd"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.delivered_signals import deliver
-from tests.sync.syncing import count_records, of, parsed, read_counts
+from tests.sync.syncing import count_records, of, parse_messages, read_counts
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("terminated_taps.py")
@@ -22,7 +22,7 @@ LONG = 60
 
 
 @contextmanager
-def running(folder: Path, ends: str, **more: Any):
+def running(folder: Path, ends: str, **options: Any):
     """Start a tap with this setting ``ends``, with its output on a pipe."""
     config = folder / "config.json"
     config.write_text(json.dumps({"ends": ends}))
@@ -32,7 +32,7 @@ def running(folder: Path, ends: str, **more: Any):
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         cwd=folder,
-        **more,
+        **options,
     )
     try:
         yield tap
@@ -46,7 +46,7 @@ def running(folder: Path, ends: str, **more: Any):
 def end(tap: subprocess.Popen[bytes], before: bytes = b"") -> tuple[list[dict[str, Any]], str]:
     """Read the remaining output; check that its lines are complete and match the log's counts."""
     out, err = tap.communicate(timeout=LONG)
-    messages, log = parsed(before + out), err.decode()
+    messages, log = parse_messages(before + out), err.decode()
     assert read_counts(log) == count_records(messages)
     return messages, log
 
@@ -166,7 +166,7 @@ def test_full_disk_is_named_in_the_error(tmp_path):
     config = tmp_path / "config.json"
     config.write_text('{"ends": "soon"}')
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, str(TAPS), "--config", str(config)],
             stdout=full,
             stderr=subprocess.PIPE,
@@ -174,9 +174,9 @@ def test_full_disk_is_named_in_the_error(tmp_path):
             timeout=LONG,
             check=False,
         )
-    assert done.returncode == 1
-    assert b"Standard output cannot be written: No space left on device." in done.stderr
-    assert b"Traceback" not in done.stderr
+    assert process.returncode == 1
+    assert b"Standard output cannot be written: No space left on device." in process.stderr
+    assert b"Traceback" not in process.stderr
 
 
 def test_tap_resumes_from_a_state_file_with_a_truncated_last_line(tmp_path):
@@ -194,7 +194,7 @@ def test_tap_resumes_from_a_state_file_with_a_truncated_last_line(tmp_path):
     streams = [{"tap_stream_id": name, "stream": name, **entry} for name in ("a", "nobody")]
     (tmp_path / "catalog.json").write_text(json.dumps({"streams": streams}))
     (tmp_path / "config.json").write_text('{"ends": "failing"}')
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             str(TAPS),
@@ -211,8 +211,8 @@ def test_tap_resumes_from_a_state_file_with_a_truncated_last_line(tmp_path):
         timeout=LONG,
         check=False,
     )
-    messages = parsed(done.stdout)
+    messages = parse_messages(process.stdout)
     assert messages[0] == {"type": "STATE", "value": lines[-1]}
     assert {message.get("stream") for message in messages} == {None, "a"}
-    assert b"nobody" in done.stderr
-    assert done.returncode == 1
+    assert b"nobody" in process.stderr
+    assert process.returncode == 1

@@ -21,7 +21,7 @@ from tests.http.server import Reply, Server, serving
 from tests.incremental.apis import Api, dated, make_dated_records
 from tests.manifest.running import list_paths, manifest
 from tests.manifest.running import stream as declared
-from tests.sync.syncing import DATETIME, INTEGER, Output, hooked, make, schema, stream
+from tests.sync.syncing import DATETIME, INTEGER, Output, make, schema, stream, with_hook
 
 SAVED = {
     "bookmarks": {
@@ -92,7 +92,7 @@ def server():
 # Any stream with a replication key
 
 
-@pytest.mark.parametrize("path", [lambda kind: kind, hooked], ids=["compiled", "hooked"])
+@pytest.mark.parametrize("path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"])
 def test_range_contains_its_start_and_not_its_end(path: Any) -> None:
     """Values are compared as points in time, also with different offsets."""
     assert ids(backfill(path(stream("orders", TIMES, **ORDERS)))) == IN_JANUARY

@@ -12,7 +12,7 @@ from tap_core.exceptions import SingerSDKDeprecationWarning
 from tap_core.singerlib.catalog import Catalog
 from tap_core.singerlib.messages import RecordMessage, StateMessage
 from tap_core.tap_base import Tap
-from tests.sync.syncing import INTEGER, Output, StillTap, make, schema, stream, sync
+from tests.sync.syncing import INTEGER, FixedClockTap, Output, make, schema, stream, sync
 
 
 def numbers(name, count=2, **members):
@@ -25,7 +25,7 @@ def numbers(name, count=2, **members):
 def test_streams_are_discovered_once_by_the_constructor_and_sorted_by_name():
     calls = []
 
-    class Counting(StillTap):
+    class Counting(FixedClockTap):
         """A tap that counts its discoveries."""
 
         def discover_streams(self):
@@ -40,7 +40,7 @@ def test_streams_are_discovered_once_by_the_constructor_and_sorted_by_name():
 
 
 def test_streams_are_discovered_lazily_if_a_catalog_is_given():
-    class Failing(StillTap):
+    class Failing(FixedClockTap):
         """A tap whose discovery fails."""
 
         def discover_streams(self):
@@ -56,7 +56,7 @@ def test_streams_are_discovered_lazily_if_a_catalog_is_given():
 def test_streams_are_discovered_again_after_an_error():
     errors = [ConnectionError("away")]
 
-    class FailingOnce(StillTap):
+    class FailingOnce(FixedClockTap):
         """A tap whose first discovery fails."""
 
         def discover_streams(self):
@@ -79,7 +79,7 @@ def test_streams_with_the_same_name_cause_a_warning(caplog):
 def test_children_are_linked_to_every_stream_of_the_parents_class(caplog):
     parent = numbers("p")
 
-    class Two(StillTap):
+    class Two(FixedClockTap):
         """A tap with two parents of one class."""
 
         def discover_streams(self):
@@ -167,7 +167,7 @@ def test_state_can_be_a_file_path(tmp_path):
 
 
 def test_overridden_load_state_can_convert_an_old_state():
-    class Translating(StillTap):
+    class Translating(FixedClockTap):
         """A tap whose earlier versions wrote another state format."""
 
         kinds = (numbers("a", replication_key="id"),)
@@ -283,7 +283,7 @@ def test_custom_message_writer_gets_all_messages():
 
 
 def make_with(writer, *kinds):
-    class Own(StillTap):
+    class Own(FixedClockTap):
         """A tap that keeps the given message writer."""
 
     Own.kinds = kinds
@@ -329,7 +329,7 @@ def test_failing_message_writer_gets_no_later_state():
 def test_overridden_write_message_gets_every_message():
     """All messages except states are passed to it."""
 
-    class Renaming(StillTap):
+    class Renaming(FixedClockTap):
         """A tap that gives its streams other names."""
 
         kinds = (numbers("a", replication_key="id"),)
