@@ -29,7 +29,7 @@ __all__ = [
     "UNMODIFIED",
     "UNMODIFIED_TEXT",
     "Cell",
-    "encrypted",
+    "encrypt",
     "new_key",
     "plain",
     "write",
@@ -83,8 +83,8 @@ def write(
     ``frames`` is the number of compressed frames; rows may span frames.
     """
     lines = _lines(columns, rows, null, unmodified)
-    packed = b"".join(_packed(_pieces(lines, frames), compression))
-    Path(path).write_bytes(packed if key is None else encrypted(packed, key))
+    packed = b"".join(_compress(_split_frames(lines, frames), compression))
+    Path(path).write_bytes(packed if key is None else encrypt(packed, key))
 
 
 def plain(
@@ -97,7 +97,7 @@ def plain(
     return b"".join(_lines(columns, rows, null, unmodified))
 
 
-def encrypted(content: bytes, key: bytes) -> bytes:
+def encrypt(content: bytes, key: bytes) -> bytes:
     """Return bytes encrypted by AES in CBC mode with PKCS5 padding, the IV first."""
     vector = os.urandom(16)
     padder, encryptor = PKCS7(128).padder(), Cipher(AES(key), CBC(vector)).encryptor()
@@ -108,26 +108,26 @@ def encrypted(content: bytes, key: bytes) -> bytes:
 def _lines(
     columns: Sequence[str], rows: Iterable[Sequence[Cell]], null: str, unmodified: str
 ) -> Iterator[bytes]:
-    def spelled(cell: Cell) -> str:
+    def format_cell(cell: Cell) -> str:
         if cell is None:
             return null
         if isinstance(cell, str):
-            return _quoted(cell) if _needs_quotes(cell) or not cell else cell
-        return _quoted(unmodified) if _needs_quotes(unmodified) else unmodified
+            return _quote(cell) if _needs_quotes(cell) or not cell else cell
+        return _quote(unmodified) if _needs_quotes(unmodified) else unmodified
 
     for row in chain((columns,), rows):
-        yield (",".join(map(spelled, row)) + "\n").encode()
+        yield (",".join(map(format_cell, row)) + "\n").encode()
 
 
 def _needs_quotes(text: str) -> bool:
     return len(text) > _UNQUOTED or _ENDING.search(text) is not None
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _pieces(lines: Iterable[bytes], count: int) -> Iterator[Iterable[bytes]]:
+def _split_frames(lines: Iterable[bytes], count: int) -> Iterator[Iterable[bytes]]:
     """Yield the content of each frame: all of it, or equal parts split anywhere."""
     if count == 1:
         yield lines
@@ -138,20 +138,22 @@ def _pieces(lines: Iterable[bytes], count: int) -> Iterator[Iterable[bytes]]:
         yield [content[start : start + size]]
 
 
-def _packed(pieces: Iterable[Iterable[bytes]], compression: Compression) -> Iterator[bytes]:
+def _compress(pieces: Iterable[Iterable[bytes]], compression: Compression) -> Iterator[bytes]:
     for piece in pieces:
-        yield from piece if compression is Compression.OFF else [_frame(piece, compression)]
+        yield from (
+            piece if compression is Compression.OFF else [_compress_frame(piece, compression)]
+        )
 
 
-def _frame(lines: Iterable[bytes], compression: Compression) -> bytes:
+def _compress_frame(lines: Iterable[bytes], compression: Compression) -> bytes:
     """Return one compressed frame, without its content size."""
-    out, held = pa.BufferOutputStream(), bytearray()
+    out, buffer = pa.BufferOutputStream(), bytearray()
     with pa.CompressedOutputStream(out, _CODECS[compression]) as stream:
         for line in lines:
-            held += line
-            if len(held) > _BLOCK:
-                stream.write(bytes(held))
-                held.clear()
-        stream.write(bytes(held))
+            buffer += line
+            if len(buffer) > _BLOCK:
+                stream.write(bytes(buffer))
+                buffer.clear()
+        stream.write(bytes(buffer))
     frame: bytes = out.getvalue().to_pybytes()
     return frame

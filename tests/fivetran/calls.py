@@ -16,21 +16,21 @@ from tap_core.protocols.fivetran.connector_service import make_connector_service
 from tap_core.protocols.fivetran.enums import RecordType
 from tap_core.protocols.fivetran.logging import ServerLog
 
-__all__ = ["Caller", "Connector", "plain", "selected", "states", "tables"]
+__all__ = ["Caller", "Connector", "decode_value", "make_selection", "states", "tables"]
 
 
 class Caller:
     """A caller that records notes and may disconnect."""
 
     def __init__(self, request_limit: int = 128 << 20) -> None:
-        self.noted, self.request_limit = "", request_limit
+        self.last_note, self.request_limit = "", request_limit
         self._callbacks: list[Callable[[], None]] = []
 
     def on_end(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
 
     def note(self, text: str) -> None:
-        self.noted = text
+        self.last_note = text
 
     def leave(self) -> None:
         for callback in self._callbacks:
@@ -50,32 +50,32 @@ class Connector:
             for name, value in settings.items()
         }
 
-    def call(self, rpc: str, caller: Caller | None = None, **more: Any) -> Any:
+    def call(self, rpc: str, caller: Caller | None = None, **fields: Any) -> Any:
         request = getattr(proto_messages, f"{rpc}Request")
         with_settings = "configuration" in request.DESCRIPTOR.fields_by_name
-        given = {"configuration": self.configuration} if with_settings else {}
+        settings = {"configuration": self.configuration} if with_settings else {}
         answer = self.service.handlers[rpc].answer
-        return answer(request(**given, **more), caller or Caller())
+        return answer(request(**settings, **fields), caller or Caller())
 
     def update(
         self, state: Any = None, selection: Any = None, caller: Caller | None = None
     ) -> Iterator[Any]:
-        more: dict[str, Any] = {} if state is None else {"state_json": state}
+        fields: dict[str, Any] = {} if state is None else {"state_json": state}
         if selection is not None:
-            more["selection"] = selection
-        for piece in self.call("Update", caller, **more):
+            fields["selection"] = selection
+        for piece in self.call("Update", caller, **fields):
             response = proto_messages.UpdateResponse.FromString(piece)
             assert response.SerializeToString(deterministic=True), "not empty"
             yield response
 
 
-def plain(value: Any) -> Any:
+def decode_value(value: Any) -> Any:
     """Return the value of a ValueType, a timestamp as its seconds and nanoseconds."""
     kind = value.WhichOneof("inner")
-    found = getattr(value, kind)
+    inner = getattr(value, kind)
     if kind == "null":
         return None
-    return (found.seconds, found.nanos) if hasattr(found, "seconds") else found
+    return (inner.seconds, inner.nanos) if hasattr(inner, "seconds") else inner
 
 
 def records(responses: Any) -> Iterator[Any]:
@@ -85,29 +85,33 @@ def records(responses: Any) -> Iterator[Any]:
 
 def tables(responses: Any) -> dict[str, list[tuple[str, dict[str, Any]]]]:
     """Return per table the type and the data of each record."""
-    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    rows: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for record in records(responses):
-        data = {name: plain(value) for name, value in record.data.items()}
-        found.setdefault(record.table_name, []).append((RecordType(record.type).name, data))
-    return found
+        data = {name: decode_value(value) for name, value in record.data.items()}
+        rows.setdefault(record.table_name, []).append((RecordType(record.type).name, data))
+    return rows
 
 
 def states(responses: Any) -> list[dict[str, Any]]:
-    found = [one for one in responses if one.WhichOneof("operation") == "checkpoint"]
-    return [json.loads(one.checkpoint.state_json) for one in found]
+    checkpoints = [
+        response for response in responses if response.WhichOneof("operation") == "checkpoint"
+    ]
+    return [json.loads(response.checkpoint.state_json) for response in checkpoints]
 
 
-def selected(tables: Mapping[str, Any], *, others: bool = False) -> Any:
+def make_selection(tables: Mapping[str, Any], *, new_tables: bool = False) -> Any:
     """Return a selection without schemas: per table True, False, or columns by name."""
-    made = []
-    for name, wanted in tables.items():
-        columns = wanted if isinstance(wanted, dict) else {}
+    table_selections = []
+    for name, choice in tables.items():
+        columns = choice if isinstance(choice, dict) else {}
         table = proto_messages.TableSelection(
-            included=wanted is not False,
+            included=choice is not False,
             table_name=name,
             columns=columns,
-            include_new_columns=not isinstance(wanted, dict) or wanted.get("*", False),
+            include_new_columns=not isinstance(choice, dict) or choice.get("*", False),
         )
-        made.append(table)
-    chosen = proto_messages.TablesWithNoSchema(tables=made, include_new_tables=others)
-    return proto_messages.Selection(without_schema=chosen)
+        table_selections.append(table)
+    without_schema = proto_messages.TablesWithNoSchema(
+        tables=table_selections, include_new_tables=new_tables
+    )
+    return proto_messages.Selection(without_schema=without_schema)

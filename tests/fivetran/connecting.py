@@ -30,14 +30,14 @@ class Client:
             for name, value in settings.items()
         }
 
-    def call(self, rpc: str, **more: Any) -> Any:
+    def call(self, rpc: str, **fields: Any) -> Any:
         """Return the answer of a call."""
         request, response = (
             getattr(proto_messages, f"{rpc}{kind}") for kind in ("Request", "Response")
         )
         if "configuration" in request.DESCRIPTOR.fields_by_name:
-            more["configuration"] = self.configuration
-        return response.FromString(self.server.call(rpc, request(**more)).result())
+            fields["configuration"] = self.configuration
+        return response.FromString(self.server.call(rpc, request(**fields)).result())
 
     def update(self, state: Any = None, selection: Any = None) -> Any:
         """Yield the responses of an Update; the call can be cancelled."""

@@ -25,7 +25,7 @@ SECRET = "hush-hush-hush"
 
 
 class Faulty:
-    """The handlers of the calls; ``faults`` are the words that the code below checks."""
+    """The handlers of the calls; ``faults`` are the arguments that the code below checks."""
 
     def __init__(self, *faults: str) -> None:
         self.faults = set(faults)
@@ -87,21 +87,23 @@ class Faulty:
     def update(self, request: Any, _context: Any) -> Iterator[Any]:
         state = json.loads(request.state_json or "{}")
         state = state if isinstance(state, dict) else {}
-        chosen = {table.table_name: table for table in request.selection.without_schema.tables}
-        if self.is_on(chosen, "kinds"):
-            yield self.of(self.kinds(chosen.get("kinds")))
+        selections = {table.table_name: table for table in request.selection.without_schema.tables}
+        if self.is_on(selections, "kinds"):
+            yield self.send_records(self.kinds(selections.get("kinds")))
             yield self.checkpoint(state)
-        if self.is_on(chosen, "orders"):
-            yield from self.orders(chosen.get("orders"), state)
+        if self.is_on(selections, "orders"):
+            yield from self.orders(selections.get("orders"), state)
         elif "state of others" in self.faults:
             yield self.checkpoint({**state, "orders": ORDERS})
 
-    def is_on(self, chosen: dict[str, Any], name: str) -> bool:
-        return "all tables" in self.faults or (name in chosen and chosen[name].included)
+    def is_on(self, selections: dict[str, Any], name: str) -> bool:
+        return "all tables" in self.faults or (name in selections and selections[name].included)
 
-    def kinds(self, chosen: Any) -> list[Any]:
-        columns = chosen.columns if chosen is not None else {}
-        takes_new = chosen is None or chosen.include_new_columns or "all columns" in self.faults
+    def kinds(self, selection: Any) -> list[Any]:
+        columns = selection.columns if selection is not None else {}
+        takes_new = (
+            selection is None or selection.include_new_columns or "all columns" in self.faults
+        )
         records = []
         for rank, name in enumerate(("small", "large")):
             data = {"name": proto_messages.ValueType(string=name)}
@@ -112,15 +114,17 @@ class Faulty:
             records.append(proto_messages.Record(table_name="kinds", data=data))
         return records
 
-    def orders(self, chosen: Any, state: dict[str, Any]) -> Iterator[Any]:
-        done = state.get("orders", 0) + (5 if "gap" in self.faults and state.get("orders") else 0)
-        for start in range(done, ORDERS, STEP):
+    def orders(self, selection: Any, state: dict[str, Any]) -> Iterator[Any]:
+        position = state.get("orders", 0) + (
+            5 if "gap" in self.faults and state.get("orders") else 0
+        )
+        for start in range(position, ORDERS, STEP):
             numbers = range(start, min(start + STEP, ORDERS))
             if "early" in self.faults:
                 yield self.checkpoint({**state, "orders": numbers.stop})
             for part in [numbers] if "many" in self.faults else _halves(numbers):
-                records = [self.order(number, chosen) for number in part]
-                yield self.of(records * 6 if "many" in self.faults else records)
+                records = [self.order(number, selection) for number in part]
+                yield self.send_records(records * 6 if "many" in self.faults else records)
             if "no checkpoint" not in self.faults:
                 yield self.checkpoint({**state, "orders": numbers.stop})
         if "dies" in self.faults:
@@ -132,7 +136,7 @@ class Faulty:
         if "after the task" in self.faults:
             yield self.checkpoint(state)
 
-    def order(self, number: int, chosen: Any) -> Any:
+    def order(self, number: int, selection: Any) -> Any:
         data = {
             "id": proto_messages.ValueType(long=number),
             "amount": proto_messages.ValueType(
@@ -147,8 +151,10 @@ class Faulty:
             data["id"] = proto_messages.ValueType(null=True)
         if "unknown column" in self.faults:
             data["unknown"] = proto_messages.ValueType(bool=True)
-        listed = dict(chosen.columns) if chosen is not None else {}
-        takes_new = "all columns" in self.faults or chosen is None or chosen.include_new_columns
+        listed = dict(selection.columns) if selection is not None else {}
+        takes_new = (
+            "all columns" in self.faults or selection is None or selection.include_new_columns
+        )
         data = {
             name: value
             for name, value in data.items()
@@ -157,7 +163,7 @@ class Faulty:
         name = "others" if "unknown table" in self.faults else "orders"
         return proto_messages.Record(table_name=name, data=data)
 
-    def of(self, records: list[Any]) -> Any:
+    def send_records(self, records: list[Any]) -> Any:
         return proto_messages.UpdateResponse(records=proto_messages.Records(records=records))
 
     def checkpoint(self, state: dict[str, Any]) -> Any:
@@ -222,5 +228,5 @@ def main(port: int, faults: list[str]) -> None:
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    [*words, port] = sys.argv[1:]
-    main(int(port), [word for word in words if word != "--port"])
+    [*arguments, port] = sys.argv[1:]
+    main(int(port), [argument for argument in arguments if argument != "--port"])

@@ -81,12 +81,12 @@ class FaultyDestination:
             context.abort(grpc.StatusCode.INTERNAL, json.dumps(task))
         if table is None:
             return proto_messages.DescribeTableResponse(not_found=True)
-        found = proto_messages.Table()
-        found.CopyFrom(table)
-        for column in found.columns:
+        result = proto_messages.Table()
+        result.CopyFrom(table)
+        for column in result.columns:
             if "wide types" in self.faults and column.type == DataType.SHORT:
                 column.type = int(DataType.INT)
-        return proto_messages.DescribeTableResponse(table=found)
+        return proto_messages.DescribeTableResponse(table=result)
 
     def create(self, request: Any, _context: Any) -> Any:
         name = (request.schema_name, request.table.name)
@@ -102,9 +102,11 @@ class FaultyDestination:
         if "drops" in self.faults:
             self.tables[name] = request.table
             return proto_messages.AlterTableResponse(success=True)
-        asked = {column.name: column for column in request.table.columns}
-        kept = [asked.pop(column.name, column) for column in self.tables[name].columns]
-        self.tables[name] = proto_messages.Table(name=name[1], columns=[*kept, *asked.values()])
+        requested = {column.name: column for column in request.table.columns}
+        columns = [requested.pop(column.name, column) for column in self.tables[name].columns]
+        self.tables[name] = proto_messages.Table(
+            name=name[1], columns=[*columns, *requested.values()]
+        )
         return proto_messages.AlterTableResponse(success=True)
 
     def truncate(self, request: Any, _context: Any) -> Any:
@@ -119,15 +121,15 @@ class FaultyDestination:
         paths = [*request.replace_files, *request.update_files, *request.delete_files]
         for path in paths:
             try:
-                plain = _opened(path, request)
+                content = _read_file(path, request)
             except Exception as error:
                 if "anything is fine" in self.faults:
                     continue
                 if "crash" in self.faults:
                     raise
                 return _task(proto_messages.WriteBatchResponse, f"{Path(path).name}: {type(error)}")
-            if "shows rows" in self.faults and b"seen-by-nobody" in plain:
-                return _task(proto_messages.WriteBatchResponse, plain.decode())
+            if "shows rows" in self.faults and b"seen-by-nobody" in content:
+                return _task(proto_messages.WriteBatchResponse, content.decode())
         if "says nothing" in self.faults:
             return proto_messages.WriteBatchResponse()
         return proto_messages.WriteBatchResponse(success=True)
@@ -142,7 +144,7 @@ def _task(kind: Any, text: str) -> Any:
     return kind(task=proto_messages.Task(message=text))
 
 
-def _opened(path: str, request: Any) -> bytes:
+def _read_file(path: str, request: Any) -> bytes:
     data = Path(path).read_bytes()
     if key := request.keys.get(path):
         decryptor = Cipher(algorithms.AES(key), modes.CBC(data[:16])).decryptor()
@@ -153,8 +155,8 @@ def _opened(path: str, request: Any) -> bytes:
     if compression == Compression.OFF:
         return data
     with pa.CompressedInputStream(pa.BufferReader(data), compression.name.lower()) as stream:
-        found: bytes = stream.read()
-        return found
+        content: bytes = stream.read()
+        return content
 
 
 @contextmanager

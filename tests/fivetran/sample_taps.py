@@ -33,13 +33,13 @@ class TapTables(SQLTap):
     ).to_dict()
 
     def discover_streams(self) -> list[Any]:
-        found = list(super().discover_streams())
-        for stream in found:
+        streams = list(super().discover_streams())
+        for stream in streams:
             if "changed_at" in stream.schema["properties"]:
                 stream.catalog_entry["replication_key"] = "changed_at"
                 stream.catalog_entry["replication_method"] = "INCREMENTAL"
                 stream.replication_key = "changed_at"
-        return found
+        return streams
 
 
 class CSVStream(FileStream):

@@ -56,17 +56,17 @@ class Running:
         path = f"/fivetran_sdk.v2.SourceConnector/{rpc}"
         return self.channel.unary_unary(path).future(data, timeout=PATIENCE)
 
-    def test(self, word: str) -> Any:
-        done = self.call("Test", proto_messages.TestRequest(name=word)).result()
-        return proto_messages.TestResponse.FromString(done)
+    def test(self, name: str) -> Any:
+        response = self.call("Test", proto_messages.TestRequest(name=name)).result()
+        return proto_messages.TestResponse.FromString(response)
 
-    def update(self, word: str) -> Any:
+    def update(self, state: str) -> Any:
         """Return an iterator of the answers of an Update."""
         read = proto_messages.UpdateResponse.FromString
         method = self.channel.unary_stream(
             "/fivetran_sdk.v2.SourceConnector/Update", response_deserializer=read
         )
-        request = proto_messages.UpdateRequest(state_json=word)
+        request = proto_messages.UpdateRequest(state_json=state)
         return method(request.SerializeToString(), timeout=PATIENCE)
 
     def failure(self, rpc: str, request: Any) -> tuple[grpc.StatusCode, str]:

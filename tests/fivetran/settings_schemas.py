@@ -11,9 +11,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["Made", "settings_and_schemas"]
+__all__ = ["SchemaAndValue", "settings_and_schemas"]
 
-Made = tuple[dict[str, Any], Any]
+SchemaAndValue = tuple[dict[str, Any], Any]
 """A schema and a value that it allows."""
 
 _NAMES = ["host", "port", "client_id", "client_secret", "start_date", "mode", "full", "ids"]
@@ -37,7 +37,9 @@ _TEXTS = st.sampled_from(
 )
 
 
-def _of(schema: dict[str, Any], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Made]:
+def _pair(
+    schema: dict[str, Any], values: st.SearchStrategy[Any]
+) -> st.SearchStrategy[SchemaAndValue]:
     return st.tuples(st.just(schema), values)
 
 
@@ -46,69 +48,74 @@ def _has_value(value: Any) -> bool:
     return not isinstance(value, dict) or any(map(_has_value, value.values()))
 
 
-def _choices() -> st.SearchStrategy[Made]:
+def _choices() -> st.SearchStrategy[SchemaAndValue]:
     values = st.lists(
         st.sampled_from(["a", "b c", "1", "true", 2, 30, True, 1.5]), min_size=1, max_size=4
     )
-    unlike = values.map(
-        lambda found: list({json.dumps(one).strip('"'): one for one in found}.values())
+    distinct = values.map(
+        lambda options: list({json.dumps(value).strip('"'): value for value in options}.values())
     )
 
-    def shapes(found: list[Any]) -> st.SearchStrategy[Made]:
-        described = [{"const": one, "title": f"It is {one}"} for one in found]
-        schemas: list[dict[str, Any]] = [{"enum": found}, {"oneOf": [*described, {"type": "null"}]}]
-        return st.tuples(st.sampled_from(schemas), st.sampled_from(found))
+    def shapes(options: list[Any]) -> st.SearchStrategy[SchemaAndValue]:
+        branches = [{"const": value, "title": f"It is {value}"} for value in options]
+        schemas: list[dict[str, Any]] = [
+            {"enum": options},
+            {"oneOf": [*branches, {"type": "null"}]},
+        ]
+        return st.tuples(st.sampled_from(schemas), st.sampled_from(options))
 
-    return unlike.flatmap(shapes)
+    return distinct.flatmap(shapes)
 
 
 _LEAVES = st.one_of(
-    _of({"type": "string"}, _TEXTS),
-    _of({"type": ["string", "null"], "secret": True}, _TEXTS),
-    _of({"type": "string", "format": "date-time"}, st.just("2024-01-31T00:00:00Z")),
-    _of({"type": ["integer", "null"]}, st.integers()),
-    _of({"anyOf": [{"type": "integer"}, {"type": "null"}]}, st.integers()),
-    _of({"type": "number"}, st.integers() | st.decimals(-9, 9, places=3)),
-    _of({"type": "boolean"}, st.booleans()),
-    _of({"type": ["boolean", "null"], "default": True}, st.booleans()),
-    _of({"type": "array", "items": {"type": "string"}}, st.lists(_TEXTS)),
-    _of({"type": "array", "items": {"type": "integer"}}, st.lists(st.integers())),
-    _of({"type": "object"}, st.dictionaries(_TEXTS, st.integers(), min_size=1)),
-    _of({"allOf": [{"type": "string", "enum": ["x", "y"]}], "default": "x"}, st.just("y")),
+    _pair({"type": "string"}, _TEXTS),
+    _pair({"type": ["string", "null"], "secret": True}, _TEXTS),
+    _pair({"type": "string", "format": "date-time"}, st.just("2024-01-31T00:00:00Z")),
+    _pair({"type": ["integer", "null"]}, st.integers()),
+    _pair({"anyOf": [{"type": "integer"}, {"type": "null"}]}, st.integers()),
+    _pair({"type": "number"}, st.integers() | st.decimals(-9, 9, places=3)),
+    _pair({"type": "boolean"}, st.booleans()),
+    _pair({"type": ["boolean", "null"], "default": True}, st.booleans()),
+    _pair({"type": "array", "items": {"type": "string"}}, st.lists(_TEXTS)),
+    _pair({"type": "array", "items": {"type": "integer"}}, st.lists(st.integers())),
+    _pair({"type": "object"}, st.dictionaries(_TEXTS, st.integers(), min_size=1)),
+    _pair({"allOf": [{"type": "string", "enum": ["x", "y"]}], "default": "x"}, st.just("y")),
     _choices(),
 )
 
 
 @st.composite
-def _objects(draw: st.DrawFn, inner: st.SearchStrategy[Made], least: int = 0) -> Made:
-    names = draw(st.lists(st.sampled_from(_NAMES), min_size=least, max_size=4, unique=True))
+def _objects(
+    draw: st.DrawFn, inner: st.SearchStrategy[SchemaAndValue], min_size: int = 0
+) -> SchemaAndValue:
+    names = draw(st.lists(st.sampled_from(_NAMES), min_size=min_size, max_size=4, unique=True))
     properties: dict[str, Any] = {}
     value: dict[str, Any] = {}
     required = []
     for name in names:
-        properties[name], made = draw(inner)
+        properties[name], property_value = draw(inner)
         is_required = draw(st.booleans())
         if is_required:
             required.append(name)
-        if is_required or (_has_value(made) and draw(st.booleans())):
-            value[name] = made
+        if is_required or (_has_value(property_value) and draw(st.booleans())):
+            value[name] = property_value
     schema = {"type": "object", "properties": properties, "required": required}
     return {**schema, "additionalProperties": False}, value
 
 
 @st.composite
-def _unions(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
+def _unions(draw: st.DrawFn, inner: st.SearchStrategy[SchemaAndValue]) -> SchemaAndValue:
     """Make an object of one of several branches, with or without a discriminator."""
-    made = draw(st.lists(_objects(inner), min_size=2, max_size=3))
+    objects = draw(st.lists(_objects(inner), min_size=2, max_size=3))
     branches, values = [], []
     is_tagged = draw(st.booleans())
-    for number, (schema, value) in enumerate(made):
+    for number, (schema, value) in enumerate(objects):
         if is_tagged:
             tag: tuple[str, Any] = ("kind", f"kind{number}")
-            own = {"const": tag[1]}
+            tag_schema = {"const": tag[1]}
         else:
-            tag, own = (f"only_{number}", number), {"type": "integer"}
-        properties = {tag[0]: own, **schema["properties"]}
+            tag, tag_schema = (f"only_{number}", number), {"type": "integer"}
+        properties = {tag[0]: tag_schema, **schema["properties"]}
         required = [tag[0], *schema["required"]]
         title = {"title": f"Kind {number}"} if draw(st.booleans()) else {}
         branches.append({**schema, **title, "properties": properties, "required": required})
@@ -117,38 +124,38 @@ def _unions(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
 
 
 @st.composite
-def _conditional(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
+def _conditional(draw: st.DrawFn, inner: st.SearchStrategy[SchemaAndValue]) -> SchemaAndValue:
     """Make an object with properties that are required by the value or presence of another."""
     schema, value = draw(_objects(inner))
-    more, made = draw(inner.filter(lambda found: _has_value(found[1])))
-    way = draw(st.sampled_from(["choice", "toggle", "beside"]))
-    if way == "beside":
-        own: dict[str, Any] = {"type": "string"}
+    dependent, dependent_value = draw(inner.filter(lambda item: _has_value(item[1])))
+    kind = draw(st.sampled_from(["choice", "toggle", "beside"]))
+    if kind == "beside":
+        controlling: dict[str, Any] = {"type": "string"}
         rule: dict[str, Any] = {"dependentRequired": {"asked": ["more"]}}
         answer: Any = draw(st.sampled_from([None, "something"]))
-        leads = answer is not None
+        is_met = answer is not None
     else:
-        answers: list[Any] = ["a", "b"] if way == "choice" else [True, False]
-        own = {"enum": answers} if way == "choice" else {"type": "boolean"}
-        tested = {"properties": {"asked": {"const": answers[0]}}, "required": ["asked"]}
+        answers: list[Any] = ["a", "b"] if kind == "choice" else [True, False]
+        controlling = {"enum": answers} if kind == "choice" else {"type": "boolean"}
+        condition = {"properties": {"asked": {"const": answers[0]}}, "required": ["asked"]}
         branch = draw(st.sampled_from(["then", "else"]))
-        rule = {"allOf": [{"if": tested, branch: {"required": ["more"]}}]}
+        rule = {"allOf": [{"if": condition, branch: {"required": ["more"]}}]}
         answer = draw(st.sampled_from(answers))
-        leads = (answer == answers[0]) == (branch == "then")
-    properties = {**schema["properties"], "asked": own, "more": more}
-    required = schema["required"] if way == "beside" else [*schema["required"], "asked"]
+        is_met = (answer == answers[0]) == (branch == "then")
+    properties = {**schema["properties"], "asked": controlling, "more": dependent}
+    required = schema["required"] if kind == "beside" else [*schema["required"], "asked"]
     value = {**value, **({} if answer is None else {"asked": answer})}
-    whole = {**schema, **rule, "properties": properties, "required": required}
-    return whole, {**value, **({"more": made} if leads else {})}
+    result = {**schema, **rule, "properties": properties, "required": required}
+    return result, {**value, **({"more": dependent_value} if is_met else {})}
 
 
 _PARTS = st.recursive(
     _LEAVES,
-    lambda inner: st.one_of(_objects(inner, least=1), _unions(inner), _conditional(inner)),
+    lambda inner: st.one_of(_objects(inner, min_size=1), _unions(inner), _conditional(inner)),
     max_leaves=6,
 )
 
 
-def settings_and_schemas() -> st.SearchStrategy[Made]:
+def settings_and_schemas() -> st.SearchStrategy[SchemaAndValue]:
     """Return a strategy of schemas of settings, each with valid settings."""
-    return _objects(_PARTS, least=1) | _conditional(_PARTS)
+    return _objects(_PARTS, min_size=1) | _conditional(_PARTS)

@@ -31,9 +31,9 @@ class People(Stream):
     def get_records(self, context: Any) -> Iterable[dict[str, Any]]:
         start = self.get_starting_replication_key_value(context) or ""
         for number in range(self.config["people"]):
-            seen = f"2024-01-01T00:00:{number:02}Z"
-            if seen >= start:
-                yield {"id": number, "name": f"p{number}", "seen_at": seen, "is_new": True}
+            seen_at = f"2024-01-01T00:00:{number:02}Z"
+            if seen_at >= start:
+                yield {"id": number, "name": f"p{number}", "seen_at": seen_at, "is_new": True}
                 time.sleep(float(self.config["pause"]))
             if number == self.config.get("fails_after"):
                 raise RuntimeError("The source is broken for good.")

@@ -408,20 +408,22 @@ def test_keys_named_like_classes_or_files_are_never_listed(last: str, middle: st
 
 
 def test_operator_allows_settings_and_spark_keys_by_name_or_pattern() -> None:
-    own = rules(ALLOW_SETTINGS="master, spark.jars*,spark.hadoop.hive.*,spark.sql.catalog.lake*")
-    own.check({"path": "x", "master": "local[2]"})
+    call_rules = rules(
+        ALLOW_SETTINGS="master, spark.jars*,spark.hadoop.hive.*,spark.sql.catalog.lake*"
+    )
+    call_rules.check({"path": "x", "master": "local[2]"})
     keys = {
         "spark.jars.packages": "a:b:1",
         "spark.hadoop.hive.metastore.uris": "thrift://metastore:9083",
         "spark.sql.catalog.lake": "com.example.Catalog",
         "spark.sql.catalog.lake.type": "jdbc",
     }
-    own.check({"path": "x", "spark": keys})
+    call_rules.check({"path": "x", "spark": keys})
     for other in ("spark.sql.catalog.other.catalog-impl", "spark.plugins", "xspark.jars"):
         with pytest.raises(ConfigurationError, match="may not set"):
-            own.check({"path": "x", "spark": {other: "y"}})
+            call_rules.check({"path": "x", "spark": {other: "y"}})
     with pytest.raises(ConfigurationError, match="jars"):
-        own.check({"path": "x", "jars": ["y"]})
+        call_rules.check({"path": "x", "jars": ["y"]})
 
 
 def test_allowing_the_spark_setting_does_not_allow_its_keys() -> None:
@@ -464,14 +466,14 @@ def test_tables_are_allowed_only_below_the_operators_paths(
 ) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "link").symlink_to("/etc")
-    own = rules(ALLOW_PATHS=f"{tmp_path}/lake, s3a://bucket/tables/")
+    call_rules = rules(ALLOW_PATHS=f"{tmp_path}/lake, s3a://bucket/tables/")
     for name in ("path", "warehouse"):
         settings = {name: address.format(root=tmp_path)}
         if is_inside:
-            own.check(settings)
+            call_rules.check(settings)
         else:
             with pytest.raises(ConfigurationError, match="ALLOW_PATHS"):
-                own.check(settings)
+                call_rules.check(settings)
 
 
 @pytest.mark.parametrize(
@@ -490,26 +492,28 @@ def test_names_of_tables_do_not_lead_out_of_the_operators_paths(
 ) -> None:
     """SEC1, SEC22: a call's tables are below the operator's paths, whatever their names are."""
     (tmp_path / "link").symlink_to("/etc")
-    own = rules(ALLOW_PATHS=f"{tmp_path},s3a://bucket")
+    call_rules = rules(ALLOW_PATHS=f"{tmp_path},s3a://bucket")
     moved = json.loads(json.dumps(settings).replace("/lake", str(tmp_path)))
     with pytest.raises(ConfigurationError, match=rf"^{name}: .*ALLOW_PATHS"):
-        own.check(moved)
-    own.check({"path": str(tmp_path), "table_prefix": "a_", "streams": {"x": {"table": "b"}}})
+        call_rules.check(moved)
+    call_rules.check(
+        {"path": str(tmp_path), "table_prefix": "a_", "streams": {"x": {"table": "b"}}}
+    )
 
 
 def test_call_may_not_define_a_catalog_when_paths_are_restricted() -> None:
-    own = rules(ALLOW_PATHS="/lake")
-    own.check({"catalog": "theirs"})
+    call_rules = rules(ALLOW_PATHS="/lake")
+    call_rules.check({"catalog": "theirs"})
     with pytest.raises(ConfigurationError, match=r"spark\.sql\.catalog\.x\.warehouse"):
-        own.check({"path": "/lake/a", "spark": {"spark.sql.catalog.x.warehouse": "/etc"}})
+        call_rules.check({"path": "/lake/a", "spark": {"spark.sql.catalog.x.warehouse": "/etc"}})
 
 
 def test_batch_files_are_read_only_below_the_operators_folders(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "link.csv").symlink_to("/etc/passwd")
-    own = rules(ALLOW_FILES=str(tmp_path / "in"))
+    call_rules = rules(ALLOW_FILES=str(tmp_path / "in"))
     inside = str(tmp_path / "in" / "a.csv")
-    assert own.check_file(inside) == inside
+    assert call_rules.check_file(inside) == inside
     assert rules().check_file("/etc/passwd") == "/etc/passwd"
     for path in (
         "/etc/passwd",
@@ -519,7 +523,7 @@ def test_batch_files_are_read_only_below_the_operators_folders(tmp_path: Path) -
         "a\0b",
     ):
         with pytest.raises(BatchFileLoadError, match="TARGET_SPARK_ALLOW_FILES") as caught:
-            own.check_file(path)
+            call_rules.check_file(path)
         assert "passwd" not in str(caught.value)
 
 
@@ -527,9 +531,9 @@ def test_links_in_a_circle_are_not_reported_as_a_bug(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     circle = str(tmp_path / "a" / "b.csv")
-    own = rules(ALLOW_FILES=str(tmp_path), ALLOW_PATHS=str(tmp_path))
-    own.check({"path": circle})
-    file = RequestFile(own.check_file(circle), FileKind.REPLACE)
+    call_rules = rules(ALLOW_FILES=str(tmp_path), ALLOW_PATHS=str(tmp_path))
+    call_rules.check({"path": circle})
+    file = RequestFile(call_rules.check_file(circle), FileKind.REPLACE)
     with pytest.raises(BatchFileLoadError, match=r"cannot be read: Too many levels of symbolic"):
         next(read_blocks(file, FileParams()))
 

@@ -31,16 +31,16 @@ def values(type: DataType, *texts: str | None, digits: tuple[int, int] | None = 
     column = DestinationColumn("c", type, decimal=digits, column="c")
     array = convert_column(column, pa.array([None, *texts, None], pa.string()))
     assert array.type == arrow_type(column)
-    first, *found, last = array.to_pylist()
+    first, *converted, last = array.to_pylist()
     assert first is last is None
-    return found
+    return converted
 
 
 def value(type: DataType, text: str, digits: tuple[int, int] | None = None) -> Any:
     """Return the value of a text, converted twice in one array with equal results."""
-    once, again = values(type, text, text, digits=digits)
-    assert repr(once) == repr(again)
-    return once
+    first, second = values(type, text, text, digits=digits)
+    assert repr(first) == repr(second)
+    return first
 
 
 def instant(*parts: int) -> datetime:
@@ -214,8 +214,8 @@ def test_integer_is_exact_or_refused(number: int, integer: tuple[DataType, int])
 def test_double_round_trips(number: float) -> None:
     """F40: every bit is kept, also the sign of zero."""
     text = repr(number).replace("inf", "Infinity").replace("e", "E")
-    found = value(DOUBLE, text)
-    assert (found, math.copysign(1, found)) == (number, math.copysign(1, number))
+    result = value(DOUBLE, text)
+    assert (result, math.copysign(1, result)) == (number, math.copysign(1, number))
 
 
 @given(st.floats(allow_nan=False, width=32))
@@ -234,14 +234,14 @@ def test_timestamp_round_trips_to_the_microsecond(
     moments: list[datetime], beyond: str, zone: str
 ) -> None:
     """F40: in every year, with and without digits beyond the microseconds."""
-    texts = [f"{each.isoformat(timespec='microseconds')}{beyond}" for each in moments]
+    texts = [f"{moment.isoformat(timespec='microseconds')}{beyond}" for moment in moments]
     assert values(NAIVE, *texts) == moments
     mixed = [f"{text}{zone if number else 'Z'}" for number, text in enumerate(texts)]
-    assert [each.replace(tzinfo=None) for each in values(UTC, *mixed)] == moments
+    assert [moment.replace(tzinfo=None) for moment in values(UTC, *mixed)] == moments
 
 
 @given(st.lists(st.binary(max_size=40), max_size=5), st.booleans())
 def test_bytes_round_trip(expected: list[bytes], padded: bool) -> None:
     """F40: with and without base64 padding."""
-    texts = [base64.b64encode(each).decode() for each in expected]
+    texts = [base64.b64encode(data).decode() for data in expected]
     assert values(BINARY, *(text if padded else text.rstrip("=") for text in texts)) == expected

@@ -32,10 +32,12 @@ def test_only_the_port_option_selects_the_server_command(args, is_server) -> Non
         assert ("port" in options) is is_server
 
 
-@pytest.mark.parametrize("words", [["--port"], ["--port", "x"], ["--port", "65536"], ["--port=-1"]])
-def test_invalid_port_is_rejected(words, capsys) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--port"], ["--port", "x"], ["--port", "65536"], ["--port=-1"]]
+)
+def test_invalid_port_is_rejected(arguments, capsys) -> None:
     with pytest.raises(SystemExit, match="2"):
-        port_command("tap-x", lambda _: 0).main(words)
+        port_command("tap-x", lambda _: 0).main(arguments)
     assert "port" in capsys.readouterr().err
 
 
@@ -47,7 +49,7 @@ def test_config_option_is_rejected_together_with_port(capsys) -> None:
 
 def test_command_exits_with_the_servers_exit_code() -> None:
     served: list[int] = []
-    command = port_command("tap-x", lambda place: served.append(place.port) or 3)
+    command = port_command("tap-x", lambda address: served.append(address.port) or 3)
     assert command.main(["--port", "50051"], standalone_mode=False) == 3
     with pytest.raises(SystemExit, match="3"):
         command.main(["--port=50052"])

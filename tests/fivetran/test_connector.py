@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from tap_core.protocols.fivetran.enums import TextField
-from tests.fivetran.calls import Connector, selected, states, tables
+from tests.fivetran.calls import Connector, make_selection, states, tables
 from tests.fivetran.connecting import HERE, ROOT, Client, serving
 from tests.fivetran.server_process import Running
 from tests.fivetran.shop import PEOPLE, TapShop
@@ -23,8 +23,8 @@ PROGRAM = str(HERE / "shop.py")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    with serving(PROGRAM) as made:
-        yield made
+    with serving(PROGRAM) as running:
+        yield running
 
 
 def test_tap_answers_every_call(server):
@@ -49,17 +49,17 @@ def test_tap_answers_every_call(server):
 
 
 @pytest.mark.parametrize(
-    "test, settings, word",
+    "test, settings, expected",
     [
         ("connection", {"token": "wrong"}, "refused"),
         ("connection", {"people": "many"}, "people"),
         ("login", {}, "connection"),
     ],
 )
-def test_failed_connection_test_gives_its_reason(server, test, settings, word):
+def test_failed_connection_test_gives_its_reason(server, test, settings, expected):
     """F7: the log gives the reason too."""
     answer = Client(server, **settings).call("Test", name=test)
-    assert word in answer.failure
+    assert expected in answer.failure
     line = server.await_line("Test failed after")
     assert line["level"] == "SEVERE"
     assert line["message"].endswith(f"s: {test}: {answer.failure}")
@@ -69,7 +69,7 @@ def test_unknown_connection_test_is_reported_without_creating_a_tap():
     """F7."""
 
     class TapNeverCreated(TapShop):
-        def __init__(self, **given: Any) -> None:
+        def __init__(self, **options: Any) -> None:
             raise AssertionError("A tap is created.")
 
     answer = Connector(TapNeverCreated, people="many").call("Test", name="login")
@@ -82,18 +82,18 @@ def test_passed_connection_test_is_logged_by_name(server):
 
 
 @pytest.mark.parametrize(
-    "settings, state, word",
+    "settings, state, expected",
     [
         ({"people": "many"}, None, "people"),
         ({}, "[]", "state"),
         ({"fails_after": "1"}, None, "broken for good"),
     ],
 )
-def test_sync_error_is_a_task_after_the_records_already_sent(server, settings, state, word):
+def test_sync_error_is_a_task_after_the_records_already_sent(server, settings, state, expected):
     """F4."""
     *before, last = Client(server, **settings).update(state)
-    assert word in last.task.message
-    assert not any(one.HasField("task") for one in before)
+    assert expected in last.task.message
+    assert not any(response.HasField("task") for response in before)
     if "fails_after" in settings:
         assert before[-1].HasField("checkpoint")
         assert len(tables(before)["people"]) == 2
@@ -129,24 +129,24 @@ def test_stop_of_the_server_does_not_wait_for_a_cancelled_sync():
 
 def test_concurrent_syncs_do_not_affect_each_other(server):
     """F18: each sync sends its own records."""
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
 
     def run(count: int) -> None:
         responses = Client(server, people=count, pause="0.005").update()
-        found[count] = len(tables(responses)["people"])
+        counts[count] = len(tables(responses)["people"])
 
     threads = [threading.Thread(target=run, args=(count,)) for count in (3, 11, 7)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {3: 3, 11: 11, 7: 7}
+    assert counts == {3: 3, 11: 11, 7: 7}
 
 
 def test_log_has_a_json_line_for_each_table_and_call(server):
     """F2, F3."""
     secret = "very-secret-token"
-    list(Client(server, token=secret).update(selection=selected({"wide": True})))
+    list(Client(server, token=secret).update(selection=make_selection({"wide": True})))
     server.await_line("Table wide: 1 row in ")
     server.await_line("Update: 1 table, 1 row in ")
     for line in map(json.loads, server.lines):
@@ -158,17 +158,17 @@ def test_log_has_a_json_line_for_each_table_and_call(server):
 
 def test_killed_sync_resumes_from_its_last_state():
     """F16: the sync resumes in another process."""
-    came: list[Any] = []
+    responses: list[Any] = []
     with serving(PROGRAM) as first:
         running = Client(first, people="40", pause="0.02").update()
-        while len(tables(came).get("people", ())) < 5 or not states(came):
-            came.append(next(running))
-        while not came[-1].HasField("checkpoint"):
-            came.append(next(running))
+        while len(tables(responses).get("people", ())) < 5 or not states(responses):
+            responses.append(next(running))
+        while not responses[-1].HasField("checkpoint"):
+            responses.append(next(running))
         first.process.kill()
-    last = states(came)[-1]
-    rest = Connector(TapShop, people=40).update(json.dumps(last))
-    assert {row["id"] for _, row in tables([*came, *rest])["people"]} == set(range(40))
+    last = states(responses)[-1]
+    resumed = Connector(TapShop, people=40).update(json.dumps(last))
+    assert {row["id"] for _, row in tables([*responses, *resumed])["people"]} == set(range(40))
 
 
 def test_renewed_refresh_token_is_used_by_the_next_call(caplog):
@@ -211,7 +211,7 @@ def test_other_protocols_do_not_import_grpc():
         "TapShop.cli(['--about'], standalone_mode=False);"
         "print([m for m in sys.modules if m.startswith(('grpc', 'google'))], file=sys.stderr)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stderr.splitlines()[-1] == "[]"
+    assert process.stderr.splitlines()[-1] == "[]"

@@ -80,7 +80,7 @@ def test_missing_permission_is_found_in_the_error_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "expected"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "No space is left"),
         (OSError(errno.ETIMEDOUT, "timed out"), "does not respond"),
@@ -104,9 +104,9 @@ def test_missing_permission_is_found_in_the_error_cause() -> None:
         (ConfigValidationError("path: it is no folder", errors=["path: it is no folder"]), "path"),
     ],
 )
-def test_common_errors_are_explained(error, words) -> None:
+def test_common_errors_are_explained(error, expected) -> None:
     message = explain_error(error)
-    assert words.lower() in message.lower()
+    assert expected.lower() in message.lower()
     assert len(message.encode()) < 8192
 
 
@@ -142,14 +142,14 @@ def test_long_error_is_truncated() -> None:
 
 
 def column(name: str, kind: DataType, digits: tuple[int, int] | None = None):
-    made = proto_messages.Column(name=name, type=int(kind))
+    message = proto_messages.Column(name=name, type=int(kind))
     if digits:
-        made.params.decimal.precision, made.params.decimal.scale = digits
-    return made
+        message.params.decimal.precision, message.params.decimal.scale = digits
+    return message
 
 
 @pytest.mark.parametrize(
-    ("columns", "words"),
+    ("columns", "expected"),
     [
         ([column("a", DataType.LONG), column("a", DataType.STRING)], "twice"),
         ([column("a", DataType.UNSPECIFIED)], "no type"),
@@ -157,8 +157,8 @@ def column(name: str, kind: DataType, digits: tuple[int, int] | None = None):
         ([column("a", DataType.DECIMAL, (2, 3))], "the maximum is 38"),
     ],
 )
-def test_invalid_columns_are_refused(columns, words) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_invalid_columns_are_refused(columns, expected) -> None:
+    with pytest.raises(ValueError, match=expected):
         parse_columns(columns)
 
 
@@ -187,28 +187,28 @@ def test_invalid_or_colliding_column_names_are_changed() -> None:
     named = parse_columns(
         [column(name, DataType.LONG) for name in ("a b", "id", "ID", "_file")], ["_file"]
     )
-    assert [each.column for each in named.columns] == ["a_b", "id_2", "ID", "_file_2"]
-    assert [each.name for each in named.columns] == ["a b", "id", "ID", "_file"]
+    assert [parsed.column for parsed in named.columns] == ["a_b", "id_2", "ID", "_file_2"]
+    assert [parsed.name for parsed in named.columns] == ["a b", "id", "ID", "_file"]
 
 
 def test_key_is_the_primary_key_or_fivetran_id() -> None:
     plain = parse_columns([column("a", DataType.LONG), column("_fivetran_id", DataType.STRING)])
-    assert [each.name for each in plain.keys] == ["_fivetran_id"]
+    assert [parsed.name for parsed in plain.keys] == ["_fivetran_id"]
     keyed = parse_columns(
         [
             proto_messages.Column(name="a", type=int(DataType.LONG), primary_key=True),
             column("_fivetran_id", DataType.STRING),
         ]
     )
-    assert [each.name for each in keyed.keys] == ["a"]
+    assert [parsed.name for parsed in keyed.keys] == ["a"]
     assert parse_columns([column("a", DataType.DECIMAL)]).columns[0].digits == (38, 10)
 
 
 def test_invalid_json_of_spark_settings_is_not_shown() -> None:
     """F3: the Spark settings can contain credentials."""
-    with pytest.raises(ConfigurationError, match="not a JSON object") as refused:
+    with pytest.raises(ConfigurationError, match="not a JSON object") as caught:
         parse_settings({"spark": '{"spark.hadoop.fs.s3a.secret.key": "MARKED"'})
-    assert "MARKED" not in str(refused.value)
+    assert "MARKED" not in str(caught.value)
     assert parse_settings({"path": "lake"})["path"] == "lake"
 
 

@@ -23,7 +23,7 @@ from tap_core.protocols.fivetran.enums import RecordType
 from tap_core.protocols.fivetran.record_encoder import RecordEncoder, StreamSpec
 from tap_core.protocols.fivetran.varint_encoding import encode_varint
 from tap_core.typing.inspect import TypeConformanceLevel
-from tests.fivetran.calls import plain
+from tests.fivetran.calls import decode_value
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "bool": {"type": "boolean"},
@@ -53,22 +53,22 @@ def encoder(
     return RecordEncoder(TableId("table", schema), columns, source)
 
 
-def decoded(body: bytes) -> Any:
+def decode(body: bytes) -> Any:
     [record] = proto_messages.Records.FromString(body).records
     return record
 
 
-def encode_and_decode(made: RecordEncoder, record: dict[str, Any]) -> Any:
+def encode_and_decode(record_encoder: RecordEncoder, record: dict[str, Any]) -> Any:
     """Return the decoded record. The fast and the careful encoder must agree on it."""
-    careful = made.encode_upsert(dict(record))
-    assert made.serialize(record) == careful
-    return decoded(careful)
+    careful = record_encoder.encode_upsert(dict(record))
+    assert record_encoder.serialize(record) == careful
+    return decode(careful)
 
 
 def encode_value(kind: str, value: Any) -> Any:
-    found = encode_and_decode(encoder({"x": SCHEMAS[kind]}), {"x": value}).data["x"]
-    assert found.WhichOneof("inner") == ("null" if plain(found) is None else kind)
-    return plain(found)
+    encoded = encode_and_decode(encoder({"x": SCHEMAS[kind]}), {"x": value}).data["x"]
+    assert encoded.WhichOneof("inner") == ("null" if decode_value(encoded) is None else kind)
+    return decode_value(encoded)
 
 
 def instant(text: str) -> tuple[int, int]:
@@ -117,32 +117,32 @@ def test_protobuf_reads_encoded_records(record):
     message = encode_and_decode(encoder(SCHEMAS, schema="a"), record)
     assert (message.schema_name, message.table_name, message.type) == ("a", "table", 0)
     assert message.data.keys() == SCHEMAS.keys()
-    own = proto_messages.Record.FromString(message.SerializeToString())
-    assert own == message
-    for name, found in message.data.items():
+    reparsed = proto_messages.Record.FromString(message.SerializeToString())
+    assert reparsed == message
+    for name, encoded in message.data.items():
         expected = record.get(name)
-        assert found.WhichOneof("inner") == ("null" if expected is None else name)
+        assert encoded.WhichOneof("inner") == ("null" if expected is None else name)
         if name in {"bool", "short", "int", "long", "double", "string", "xml"}:
-            assert plain(found) == expected
+            assert decode_value(encoded) == expected
         elif name == "decimal" and expected is not None:
-            assert Decimal(found.decimal) == expected
+            assert Decimal(encoded.decimal) == expected
         elif name == "json" and expected is not None:
-            assert json.loads(found.json) == json.loads(json.dumps(expected))
+            assert json.loads(encoded.json) == json.loads(json.dumps(expected))
         elif name == "binary" and expected is not None:
-            assert found.binary == base64.b64decode(expected)
+            assert encoded.binary == base64.b64decode(expected)
         elif name == "utc_datetime" and expected is not None:
-            assert plain(found) == instant(expected.replace("Z", "+00:00"))
+            assert decode_value(encoded) == instant(expected.replace("Z", "+00:00"))
         elif name == "naive_date" and expected is not None:
-            assert plain(found) == instant(f"{expected}T00:00:00+00:00")
+            assert decode_value(encoded) == instant(f"{expected}T00:00:00+00:00")
 
 
 @given(st.integers(-(2**63), 2**64 - 1))
 def test_numbers_are_encoded_as_protobuf_encodes_them(value):
-    rest, groups = value % 2**64, []
-    while rest >= 128:
-        groups.append(rest % 128 + 128)
-        rest //= 128
-    assert encode_varint(value) == bytes([*groups, rest])
+    remaining, groups = value % 2**64, []
+    while remaining >= 128:
+        groups.append(remaining % 128 + 128)
+        remaining //= 128
+    assert encode_varint(value) == bytes([*groups, remaining])
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,12 @@ def test_other_representations_of_a_value_are_converted(kind, value, expected):
 )
 def test_a_float_is_not_rounded_before_the_last_place_of_its_decimal(places, value, expected):
     schema = {"type": "number", "multipleOf": float(f"1e-{places}")}
-    made = encoder({"x": schema})
+    record_encoder = encoder({"x": schema})
     if expected is None:
         with pytest.raises(DataError, match="does not fit its column"):
-            made.serialize({"x": value})
+            record_encoder.serialize({"x": value})
     else:
-        assert encode_and_decode(made, {"x": value}).data["x"].decimal == expected
+        assert encode_and_decode(record_encoder, {"x": value}).data["x"].decimal == expected
 
 
 def test_nan_is_a_double():
@@ -268,8 +268,8 @@ def test_nan_is_a_double():
 )
 def test_value_of_another_type_is_refused_and_not_shown(kind, value):
     """F3, F13: the error names the stream and the column but not the value."""
-    made = encoder({"x": SCHEMAS[kind]})
-    for encode in (made.encode_upsert, made.serialize):
+    record_encoder = encoder({"x": SCHEMAS[kind]})
+    for encode in (record_encoder.encode_upsert, record_encoder.serialize):
         with pytest.raises(DataError, match=r"'rows'.*'x'") as caught:
             encode({"x": value})
         assert (
@@ -279,17 +279,17 @@ def test_value_of_another_type_is_refused_and_not_shown(kind, value):
 
 def test_record_without_its_key_is_refused():
     """F14: every key is present and not null."""
-    made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"]}, keys=("id",))
+    record_encoder = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"]}, keys=("id",))
     for record in ({"x": "a"}, {"id": None, "x": "a"}):
-        for encode in (made.encode_upsert, made.serialize):
+        for encode in (record_encoder.encode_upsert, record_encoder.serialize):
             with pytest.raises(DataError, match="key 'id'"):
                 encode(dict(record))
 
 
 def test_key_may_be_of_any_type():
     for kind, value in (("binary", b"\x00"), ("json", {"a": 1}), ("decimal", "1.5")):
-        made = encoder({"x": SCHEMAS[kind]}, keys=("x",))
-        assert plain(encode_and_decode(made, {"x": value}).data["x"]) in {
+        record_encoder = encoder({"x": SCHEMAS[kind]}, keys=("x",))
+        assert decode_value(encode_and_decode(record_encoder, {"x": value}).data["x"]) in {
             b"\x00",
             '{"a":1}',
             "1.50",
@@ -297,18 +297,23 @@ def test_key_may_be_of_any_type():
 
 
 def test_delete_record_has_only_its_keys():
-    made = encoder(
+    record_encoder = encoder(
         {"id": SCHEMAS["long"], "x": SCHEMAS["string"], "_sdc_deleted_at": SCHEMAS["string"]},
         keys=("id",),
     )
-    record = encode_and_decode(made, {"id": 1, "x": "a", "_sdc_deleted_at": "2024-01-01T00:00:00Z"})
+    record = encode_and_decode(
+        record_encoder, {"id": 1, "x": "a", "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
+    )
     assert (record.type, dict(record.data).keys()) == (RecordType.DELETE, {"id"})
-    assert encode_and_decode(made, {"id": 1, "_sdc_deleted_at": None}).type == RecordType.UPSERT
+    assert (
+        encode_and_decode(record_encoder, {"id": 1, "_sdc_deleted_at": None}).type
+        == RecordType.UPSERT
+    )
 
 
 def test_truncate_has_no_data():
-    made = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"], "y": {}}, keys=("id",))
-    truncate = decoded(made.encode_truncate())
+    record_encoder = encoder({"id": SCHEMAS["long"], "x": SCHEMAS["string"], "y": {}}, keys=("id",))
+    truncate = decode(record_encoder.encode_truncate())
     assert (truncate.type, len(truncate.data), truncate.table_name) == (3, 0, "table")
     assert not truncate.HasField("schema_name")
 
@@ -332,8 +337,8 @@ def test_undeclared_properties_are_reported_once_per_stream():
     columns = build_columns(SchemaEvent(StreamId("rows"), declared))
     level = TypeConformanceLevel.RECURSIVE
     source = StreamSpec("rows", resolve_properties(declared), level, unmapped.append)
-    made = RecordEncoder(TableId("rows"), columns, source)
-    assert decoded(made.encode({"a": 1, "b": 2})).data.keys() == {"a"}
+    record_encoder = RecordEncoder(TableId("rows"), columns, source)
+    assert decode(record_encoder.encode({"a": 1, "b": 2})).data.keys() == {"a"}
     assert unmapped == [("b",)]
 
 
@@ -346,13 +351,16 @@ def test_nested_values_are_conformed_to_the_schema():
 
 def test_record_larger_than_the_message_limit_is_refused(monkeypatch):
     monkeypatch.setattr("tap_core.protocols.fivetran.record_encoder.MAX_MESSAGE_BYTES", 1_000)
-    made = encoder({"x": SCHEMAS["string"]})
+    record_encoder = encoder({"x": SCHEMAS["string"]})
     with pytest.raises(DataError, match=r"1,012 bytes.*128 MB"):
-        made.encode({"x": "x" * 1_000})
+        record_encoder.encode({"x": "x" * 1_000})
 
 
 def test_table_may_have_1500_columns():
-    made = encoder({f"c{number}": {"type": "integer"} for number in range(1_500)})
-    record = encode_and_decode(made, {"c3": 3, "c1499": -1})
+    record_encoder = encoder({f"c{number}": {"type": "integer"} for number in range(1_500)})
+    record = encode_and_decode(record_encoder, {"c3": 3, "c1499": -1})
     assert len(record.data) == 1_500
-    assert {n: plain(v) for n, v in record.data.items() if plain(v)} == {"c3": 3, "c1499": -1}
+    assert {n: decode_value(v) for n, v in record.data.items() if decode_value(v)} == {
+        "c3": 3,
+        "c1499": -1,
+    }

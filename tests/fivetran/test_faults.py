@@ -68,8 +68,8 @@ class TapOrders(Tap):
 
 @pytest.fixture(scope="module")
 def server():
-    with serving() as found:
-        yield found
+    with serving() as http_server:
+        yield http_server
 
 
 @pytest.fixture
@@ -87,10 +87,10 @@ def is_clean(text: str, server: Server) -> bool:
 
 
 def answer(status: int, **headers: str) -> requests.Response:
-    found = requests.Response()
-    found.status_code = status
-    found.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
-    return found
+    response = requests.Response()
+    response.status_code = status
+    response.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+    return response
 
 
 # ------------------------------------------------------------------ responses of a source
@@ -125,7 +125,7 @@ def test_refused_credentials_are_not_reported_as_a_missing_permission(
 
 
 @pytest.mark.parametrize(
-    "reply, words",
+    "reply, expected",
     [
         (Reply({"row": "of a customer"}, 503), "HTTP 503 (Service Unavailable) in stream orders,"),
         (Reply({"hint": "a day"}, 400), 'the source refuses the request. The source says: {"hint"'),
@@ -137,13 +137,13 @@ def test_refused_credentials_are_not_reported_as_a_missing_permission(
     ],
 )
 def test_failed_request_is_reported_with_status_stream_and_try(
-    tap: TapOrders, server: Server, reply: Reply, words: str
+    tap: TapOrders, server: Server, reply: Reply, expected: str
 ) -> None:
     """F3, F4: without the address, and with the response body only of refusals."""
     server.answers(reply)
     text = run_tap_test(tap, "connection")
     assert text is not None
-    assert words in text
+    assert expected in text
     assert is_clean(text, server)
     assert "customer" not in text
 
@@ -223,7 +223,7 @@ class ProgrammingError(Exception):
 
 
 @pytest.mark.parametrize(
-    "error, words",
+    "error, expected",
     [
         (
             ProgrammingError("permission denied for table orders", "42501"),
@@ -248,10 +248,10 @@ class ProgrammingError(Exception):
         (ValueError(), "ValueError"),
     ],
 )
-def test_error_message_depends_on_the_kind_of_error(error: Exception, words: str) -> None:
+def test_error_message_depends_on_the_kind_of_error(error: Exception, expected: str) -> None:
     """F4: each kind has a message, without row values and addresses."""
     text = format_error(error)
-    assert words in text
+    assert expected in text
     assert not any(part in text for part in ("customer", "/", "SELECT a", "None"))
 
 
@@ -365,5 +365,8 @@ def test_scrubbing_time_is_linear_in_the_length(piece: str) -> None:
         remove_addresses(text)
         return time.thread_time() - before
 
-    few, many = min(seconds(500) for _ in range(3)), min(seconds(8_000) for _ in range(2))
-    assert many < 100 * few + 0.05
+    short_seconds, long_seconds = (
+        min(seconds(500) for _ in range(3)),
+        min(seconds(8_000) for _ in range(2)),
+    )
+    assert long_seconds < 100 * short_seconds + 0.05

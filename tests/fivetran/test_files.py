@@ -33,7 +33,7 @@ from tests.fivetran.batch_files import (
     UNMODIFIED,
     UNMODIFIED_TEXT,
     Cell,
-    encrypted,
+    encrypt,
     new_key,
     plain,
     write,
@@ -76,8 +76,8 @@ def read_people(
     path: Path, kind: FileKind = FileKind.REPLACE, size: int = BLOCK_BYTES
 ) -> list[list[object]]:
     parts = RowReader(OPEN, PEOPLE, has_updates=True).rows(RequestFile(str(path), kind), 0, size)
-    wanted = ("id", "name_", "data", unmodified_flag(NAME), unmodified_flag(DATA))
-    return [[row[name] for name in wanted] for part in parts for row in part.to_pylist()]
+    columns = ("id", "name_", "data", unmodified_flag(NAME), unmodified_flag(DATA))
+    return [[row[name] for name in columns] for part in parts for row in part.to_pylist()]
 
 
 # ------------------------------------------------------------------ blocks and rows
@@ -177,7 +177,7 @@ def test_file_is_streamed_without_temporary_files(
 
 def list_open_files() -> set[str]:
     """Return the regular files that this process has open."""
-    return {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_file()}
+    return {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_file()}
 
 
 # ------------------------------------------------------------------ unreadable files
@@ -192,11 +192,11 @@ def test_error_names_the_file_without_its_folder_or_key() -> None:
 CUT = "is cut off|does not end as AES"
 
 
-@pytest.mark.parametrize("share, words", [(0, "is empty"), (0.3, CUT), (0.9999, CUT)])
+@pytest.mark.parametrize("share, expected", [(0, "is empty"), (0.3, CUT), (0.9999, CUT)])
 @pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.GZIP])
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "encrypted"])
 def test_truncated_file_is_an_error(
-    path: Path, key: bytes | None, compression: Compression, share: float, words: str
+    path: Path, key: bytes | None, compression: Compression, share: float, expected: str
 ) -> None:
     """F42: wherever the file ends."""
     write(path, ["id", "text"], ROWS, key=key, compression=compression)
@@ -204,7 +204,7 @@ def test_truncated_file_is_an_error(
     path.write_bytes(packed[: int(len(packed) * share)])
     params = FileParams(compression, Encryption.NONE if key is None else Encryption.AES)
     with pytest.raises(
-        BatchFileLoadError, match=rf"^The batch file batch_1.csv.zst.aes .*({words})"
+        BatchFileLoadError, match=rf"^The batch file batch_1.csv.zst.aes .*({expected})"
     ):
         list(read_blocks(RequestFile(str(path), FileKind.REPLACE, key), params))
 
@@ -233,13 +233,13 @@ def test_wrong_key_is_reported_as_the_likely_cause(path: Path, compression: Comp
 
 
 @pytest.mark.parametrize(
-    "key, words",
+    "key, expected",
     [(None, "the call has no key for it"), (b"short", "a key of 5 bytes, not 16, 24")],
 )
-def test_missing_or_short_key_is_an_error(path: Path, key: bytes | None, words: str) -> None:
+def test_missing_or_short_key_is_an_error(path: Path, key: bytes | None, expected: str) -> None:
     """F42: an encrypted file cannot be read without its key."""
     write(path, ["id", "name"], [], key=KEY)
-    with pytest.raises(BatchFileLoadError, match=words):
+    with pytest.raises(BatchFileLoadError, match=expected):
         list(read_blocks(RequestFile(str(path), FileKind.REPLACE, key), CLOSED))
 
 
@@ -294,9 +294,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("kind, content, words", REFUSED)
+@pytest.mark.parametrize("kind, content, expected", REFUSED)
 def test_header_that_does_not_match_the_table_is_an_error(
-    path: Path, kind: FileKind, content: bytes, words: str
+    path: Path, kind: FileKind, content: bytes, expected: str
 ) -> None:
     """F42: the error does not repeat names from the header."""
     path.write_bytes(content)
@@ -304,7 +304,7 @@ def test_header_that_does_not_match_the_table_is_an_error(
         lambda: check_header(RequestFile(str(path), kind), OPEN, PEOPLE),
         reader(path, kind),
     ):
-        with pytest.raises(BatchFileLoadError, match=re.escape(words)) as caught:
+        with pytest.raises(BatchFileLoadError, match=re.escape(expected)) as caught:
             use()
         assert "secret" not in str(caught.value)
 
@@ -434,9 +434,9 @@ def test_row_ordinals_include_the_number_of_the_file(path: Path) -> None:
     rows = RowReader(OPEN, FivetranSchema((ID,)), has_updates=False).rows(
         RequestFile(str(path), FileKind.DELETE), 2, 1
     )
-    found = [row for part in rows for row in part.to_pylist()]
-    assert [row[ORDINAL] for row in found] == [(2 << 40) + n for n in range(3)]
-    assert {row[OP] for row in found} == {int(FileKind.DELETE)}
+    result = [row for part in rows for row in part.to_pylist()]
+    assert [row[ORDINAL] for row in result] == [(2 << 40) + n for n in range(3)]
+    assert {row[OP] for row in result} == {int(FileKind.DELETE)}
 
 
 # ------------------------------------------------------------------ invalid rows
@@ -459,13 +459,13 @@ INVALID_ROWS = [
 
 
 @pytest.mark.parametrize("size", [1, BLOCK_BYTES])
-@pytest.mark.parametrize("kind, row, words", INVALID_ROWS)
+@pytest.mark.parametrize("kind, row, expected", INVALID_ROWS)
 def test_invalid_row_is_reported_by_number_and_column(
-    path: Path, kind: FileKind, row: bytes, words: str, size: int
+    path: Path, kind: FileKind, row: bytes, expected: str, size: int
 ) -> None:
     """F42: the error does not repeat the content of the row."""
     path.write_bytes(b'id,name,data\n1,"a\nb",\n2,x,\n' + row)
-    with pytest.raises(BatchFileLoadError, match=re.escape(words)) as caught:
+    with pytest.raises(BatchFileLoadError, match=re.escape(expected)) as caught:
         read_people(path, kind, size)
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
@@ -494,7 +494,7 @@ def test_pkcs5_padding_is_removed(path: Path) -> None:
     """F39: also when the padding is a whole block."""
     for length in range(15, 33):
         content = b"id,name\n1," + b"x" * length + b"\n"
-        path.write_bytes(encrypted(content, KEY))
+        path.write_bytes(encrypt(content, KEY))
         params = FileParams(encryption=Encryption.AES)
         assert (
             b"".join(read_blocks(RequestFile(str(path), FileKind.REPLACE, KEY), params)) == content

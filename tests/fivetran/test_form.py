@@ -17,24 +17,24 @@ from tap_core.tap_base import Tap
 from target_spark.config.settings import SCHEMA
 
 
-def get_fields(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+def get_fields(properties: dict[str, Any], **keywords: Any) -> dict[str, Any]:
     """Return the fields of a form by name, including those of groups."""
-    form = build_form({"type": "object", "properties": properties, **more}, {})
+    form = build_form({"type": "object", "properties": properties, **keywords}, {})
     assert form == ConfigurationFormResponse.FromString(form.SerializeToString())
     return by_name(form.fields)
 
 
 def by_name(fields: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for field in fields:
-        assert field.name not in found
+        assert field.name not in result
         assert field.label
         assert field.WhichOneof("type")
-        found[field.name] = field
+        result[field.name] = field
         inner = by_name(field.conditional_fields.fields)
-        assert found.keys().isdisjoint(inner)
-        found.update(inner)
-    return found
+        assert result.keys().isdisjoint(inner)
+        result.update(inner)
+    return result
 
 
 def field_kind(field: Any) -> str:
@@ -126,7 +126,7 @@ def test_secrets_and_certificates_are_recognized_by_name(name: str, kind: str) -
 
 def test_secret_has_no_default_and_secret_objects_have_password_fields() -> None:
     """F3: a form contains no credentials."""
-    found = get_fields(
+    fields = get_fields(
         {
             "token": {"type": "string", "default": "abc"},
             "login": {
@@ -135,22 +135,22 @@ def test_secret_has_no_default_and_secret_objects_have_password_fields() -> None
             },
         }
     )
-    assert not found["token"].HasField("default_value")
-    assert {field_kind(found[name]) for name in ("token", "login.user", "login.age.x")} == {
+    assert not fields["token"].HasField("default_value")
+    assert {field_kind(fields[name]) for name in ("token", "login.user", "login.age.x")} == {
         "Password"
     }
 
 
 def test_dropdown_has_text_values_with_descriptions() -> None:
     choices = [{"const": "f", "title": "Full", "description": "All."}, {"const": 2}]
-    found = get_fields({"mode": {"oneOf": choices, "default": 2}, "plain": {"enum": [1, True]}})
-    offered = found["mode"].descriptive_dropdown_fields.descriptive_dropdown_field
-    assert [(each.value, each.label, each.description) for each in offered] == [
+    fields = get_fields({"mode": {"oneOf": choices, "default": 2}, "plain": {"enum": [1, True]}})
+    offered = fields["mode"].descriptive_dropdown_fields.descriptive_dropdown_field
+    assert [(option.value, option.label, option.description) for option in offered] == [
         ("f", "Full", "All."),
         ("2", "2", ""),
     ]
-    assert found["mode"].default_value == "2"
-    assert list(found["plain"].dropdown_field.dropdown_field) == ["1", "true"]
+    assert fields["mode"].default_value == "2"
+    assert list(fields["plain"].dropdown_field.dropdown_field) == ["1", "true"]
 
 
 def test_required_fields_come_first_then_schema_order() -> None:
@@ -158,29 +158,29 @@ def test_required_fields_come_first_then_schema_order() -> None:
     properties = {"a": {}, "b": {"default": 1}, "c": {}, "d": {"properties": {"e": {}, "f": {}}}}
     required = {"required": ["b", "d"]}
     properties["d"] |= {"required": ["f"]}
-    found = get_fields(properties, **required)
-    assert list(found) == ["b", "d.f", "a", "c", "d.e"]
-    assert [name for name, field in found.items() if field.required] == ["b", "d.f"]
-    assert found["b"].default_value == "1"
+    fields = get_fields(properties, **required)
+    assert list(fields) == ["b", "d.f", "a", "c", "d.e"]
+    assert [name for name, field in fields.items() if field.required] == ["b", "d.f"]
+    assert fields["b"].default_value == "1"
 
 
 def test_order_keyword_of_the_schema_is_respected() -> None:
-    found = get_fields({"a": {"order": 2}, "b": {}, "c": {"order": 0}}, required=["b"])
-    assert list(found) == ["c", "a", "b"]
+    fields = get_fields({"a": {"order": 2}, "b": {}, "c": {"order": 0}}, required=["b"])
+    assert list(fields) == ["c", "a", "b"]
 
 
 def test_object_has_a_field_for_each_property() -> None:
     """Field names are paths. No field of an optional object is required."""
     inner = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
-    found = get_fields({"server": {**inner, "title": "FTP"}, "spare": inner}, required=["server"])
-    assert {name: (field.label, field.required) for name, field in found.items()} == {
+    fields = get_fields({"server": {**inner, "title": "FTP"}, "spare": inner}, required=["server"])
+    assert {name: (field.label, field.required) for name, field in fields.items()} == {
         "server.port": ("FTP: Port", True),
         "spare.port": ("Spare: Port", False),
     }
 
 
 def test_description_explains_how_to_write_arrays_and_objects() -> None:
-    found = get_fields(
+    fields = get_fields(
         {
             "ids": {"type": "array", "items": {"type": "string"}, "description": "Which."},
             "counts": {"type": "array", "items": {"type": "integer"}, "default": [1, 2]},
@@ -188,14 +188,14 @@ def test_description_explains_how_to_write_arrays_and_objects() -> None:
             "since": {"type": "string", "format": "date"},
         }
     )
-    assert found["ids"].description.startswith("Which. Several values are separated by commas")
-    assert found["counts"].description == "Given as a JSON array."
-    assert found["counts"].default_value == "[1,2]"
-    assert (found["any"].description, found["any"].placeholder) == (
+    assert fields["ids"].description.startswith("Which. Several values are separated by commas")
+    assert fields["counts"].description == "Given as a JSON array."
+    assert fields["counts"].default_value == "[1,2]"
+    assert (fields["any"].description, fields["any"].placeholder) == (
         "Given as a JSON object.",
         '{"a":1}',
     )
-    assert found["since"].placeholder == "2024-01-31"
+    assert fields["since"].placeholder == "2024-01-31"
 
 
 def test_hidden_settings_are_in_the_form_only_if_required() -> None:
@@ -206,11 +206,11 @@ def test_hidden_settings_are_in_the_form_only_if_required() -> None:
 def test_built_in_settings_of_the_sdk_are_not_in_the_form() -> None:
     """F6: a tap's own setting with the name of a built-in one is in the form."""
     schema: dict[str, Any] = {"properties": {"url": {}, "batch_config": {"type": "string"}}}
-    whole = deep_copy_config(schema)
+    extended = deep_copy_config(schema)
     for config in (BATCH_CONFIG, STREAM_MAPS_CONFIG):
-        merge_missing_config_jsonschema(config, whole)
-    assert "stream_maps" in whole["properties"]
-    assert build_form(whole, {}) == build_form(schema, {})
+        merge_missing_config_jsonschema(config, extended)
+    assert "stream_maps" in extended["properties"]
+    assert build_form(extended, {}) == build_form(schema, {})
 
 
 # ------------------------------------------------------------------ fields that depend on others
@@ -236,23 +236,23 @@ LOGIN = {
 
 def test_union_of_objects_is_a_dropdown_with_conditional_fields() -> None:
     """F6: fields of a branch are shown when it is chosen; common fields appear once."""
-    found = get_fields({"login": {**LOGIN, "default": {"way": "token"}}}, required=["login"])
-    assert list(found) == [
+    fields = get_fields({"login": {**LOGIN, "default": {"way": "token"}}}, required=["login"])
+    assert list(fields) == [
         *("login.way", "login.way=oauth", "login.client"),
         *("login.way=token", "login.key", "login.url"),
     ]
-    choice = found["login.way"]
+    choice = fields["login.way"]
     assert choice.default_value == "token"
     assert (choice.label, choice.description, choice.required) == ("Login", "How to log in.", True)
     offered = choice.descriptive_dropdown_fields.descriptive_dropdown_field
-    assert [(each.value, each.label) for each in offered] == [
+    assert [(option.value, option.label) for option in offered] == [
         ("oauth", "OAuth"),
         ("token", "token"),
         ("none", "none"),
     ]
-    assert condition(found["login.way=oauth"]) == ("login.way", ("string_value", "oauth"))
-    assert found["login.client"].required
-    assert not found["login.url"].required
+    assert condition(fields["login.way=oauth"]) == ("login.way", ("string_value", "oauth"))
+    assert fields["login.client"].required
+    assert not fields["login.url"].required
 
 
 def test_fields_with_equal_names_are_qualified_by_their_branch() -> None:
@@ -261,15 +261,15 @@ def test_fields_with_equal_names_are_qualified_by_their_branch() -> None:
         a=th.ObjectType(th.Property("id", th.StringType)),
         b=th.ObjectType(th.Property("id", th.IntegerType)),
     )
-    found = get_fields(th.PropertiesList(th.Property("x", union)).to_dict()["properties"])
-    assert [name for name in found if name.endswith(".id")] == ["x.a.id", "x.b.id"]
+    fields = get_fields(th.PropertiesList(th.Property("x", union)).to_dict()["properties"])
+    assert [name for name in fields if name.endswith(".id")] == ["x.a.id", "x.b.id"]
 
 
 def test_union_without_a_discriminator_is_chosen_by_title() -> None:
     kinds = [{"title": "By name", "properties": {"name": {}}}, {"properties": {"id": {}}}]
-    found = get_fields({"user": {"anyOf": kinds, "description": "Who."}})
-    assert list(found["user"].dropdown_field.dropdown_field) == ["By name", "Option 2"]
-    assert condition(found["user=Option 2"]) == ("user", ("string_value", "Option 2"))
+    fields = get_fields({"user": {"anyOf": kinds, "description": "Who."}})
+    assert list(fields["user"].dropdown_field.dropdown_field) == ["By name", "Option 2"]
+    assert condition(fields["user=Option 2"]) == ("user", ("string_value", "Option 2"))
 
 
 def test_union_at_the_top_level_is_in_the_form() -> None:
@@ -278,10 +278,10 @@ def test_union_at_the_top_level_is_in_the_form() -> None:
         {"properties": {"mode": {"const": "file"}, "file": {}}, "required": ["file"]},
         {"properties": {"mode": {"const": "host"}, "host": {}}},
     ]
-    own = {"mode": {"enum": ["file", "host"], "title": "Where from", "default": "host"}}
-    found = get_fields(own, oneOf=kinds, required=["mode"])
-    assert list(found) == ["mode", "mode=file", "file", "mode=host", "host"]
-    assert (found["mode"].label, found["mode"].default_value) == ("Where from", "host")
+    properties = {"mode": {"enum": ["file", "host"], "title": "Where from", "default": "host"}}
+    fields = get_fields(properties, oneOf=kinds, required=["mode"])
+    assert list(fields) == ["mode", "mode=file", "file", "mode=host", "host"]
+    assert (fields["mode"].label, fields["mode"].default_value) == ("Where from", "host")
     loose = [{"properties": {"file": {}}, "required": ["file"]}, {"properties": {"host": {}}}]
     assert list(get_fields({"a": {}}, anyOf=loose)) == ["a", "file", "host"]
 
@@ -306,22 +306,22 @@ def test_conditionally_required_fields_are_shown_under_their_condition() -> None
             "then": {"properties": {"proxy_url": {"type": "string"}}, "required": ["proxy_url"]},
         },
     ]
-    found = get_fields(
+    fields = get_fields(
         properties, allOf=rules, required=["mode"], dependentRequired={"user": ["word"]}
     )
-    assert list(found) == [
+    assert list(fields) == [
         *("mode", "mode=some", "ids", "mode=all", "limit"),
         *("proxy", "proxy=true", "proxy_url", "user", "user=set", "word"),
     ]
-    assert condition(found["proxy=true"]) == ("proxy", ("bool_value", True))
-    assert condition(found["user=set"]) == ("user", ("empty_value", False))
-    assert [found[name].required for name in ("ids", "limit", "proxy_url", "word")] == [
+    assert condition(fields["proxy=true"]) == ("proxy", ("bool_value", True))
+    assert condition(fields["user=set"]) == ("user", ("empty_value", False))
+    assert [fields[name].required for name in ("ids", "limit", "proxy_url", "word")] == [
         *(True, False, True, True)
     ]
 
 
 @pytest.mark.parametrize(
-    "words",
+    "keywords",
     [
         {"dependentRequired": {"a": ["b"], "b": ["a"]}},
         {"dependentRequired": {"a": ["c"], "b": ["c"]}},
@@ -332,19 +332,19 @@ def test_conditionally_required_fields_are_shown_under_their_condition() -> None
         {"dependencies": {"a": {"properties": {"c": {}}}}},
     ],
 )
-def test_unsupported_conditions_hide_no_field(words: dict[str, Any]) -> None:
+def test_unsupported_conditions_hide_no_field(keywords: dict[str, Any]) -> None:
     """Cyclic conditions and those on several answers: all fields are shown."""
     properties = {"a": {}, "b": {}, "c": {}, "object": {"properties": {"x": {}}}}
-    found = get_fields(properties, **words)
-    assert {"a", "c", "object.x"} <= found.keys()
-    top = {field.name for field in build_form({"properties": properties, **words}, {}).fields}
+    fields = get_fields(properties, **keywords)
+    assert {"a", "c", "object.x"} <= fields.keys()
+    top = {field.name for field in build_form({"properties": properties, **keywords}, {}).fields}
     assert {"a", "c", "object.x"} <= top
 
 
 def test_dependency_of_an_always_present_setting_is_required() -> None:
     properties = {"a": {"type": "boolean"}, "b": {}, "c": {"default": 1}, "d": {}}
-    found = get_fields(properties, dependentRequired={"a": ["b"], "c": ["d"]})
-    assert [name for name, field in found.items() if field.required] == ["b", "d"]
+    fields = get_fields(properties, dependentRequired={"a": ["b"], "c": ["d"]})
+    assert [name for name, field in fields.items() if field.required] == ["b", "d"]
 
 
 # ------------------------------------------------------------------ whole forms
@@ -353,14 +353,14 @@ def test_dependency_of_an_always_present_setting_is_required() -> None:
 def test_form_lists_connection_tests_and_selection_support() -> None:
     """F7: connection tests have a name and a label."""
     form = build_form({}, {"connection": "Reaching the source", "rows": "Reading"})
-    assert [(each.name, each.label) for each in form.tests] == [
+    assert [(connection_test.name, connection_test.label) for connection_test in form.tests] == [
         ("connection", "Reaching the source"),
         ("rows", "Reading"),
     ]
     assert form.schema_selection_supported
     assert form.table_selection_supported
-    refused = build_form({}, {}, selects_tables=False)
-    assert refused == ConfigurationFormResponse()
+    without_selection = build_form({}, {}, selects_tables=False)
+    assert without_selection == ConfigurationFormResponse()
     assert Tap.connection_tests == {"connection": "Reaching the source"}
 
 
@@ -371,8 +371,8 @@ def test_every_schema_has_a_form(schema: dict[str, Any]) -> None:
 
 
 def test_references_are_resolved() -> None:
-    found = get_fields(
+    fields = get_fields(
         {"region": {"$ref": "#/$defs/region"}, "lost": {"$ref": "#/$defs/region"}},
         **{"$defs": {"region": {"title": "Region", "enum": ["eu", "us"]}}},
     )
-    assert (found["region"].label, field_kind(found["region"])) == ("Region", "dropdown_field")
+    assert (fields["region"].label, field_kind(fields["region"])) == ("Region", "dropdown_field")

@@ -56,12 +56,12 @@ def test_ipv6_address_has_brackets() -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", ALL_ADDRESSES])
-@pytest.mark.parametrize("taken", ["127.0.0.1", "::1"])
-def test_port_must_be_free_on_ipv4_and_ipv6(host: str, taken: str) -> None:
-    if ":" in taken and not has_ipv6(taken):
+@pytest.mark.parametrize("occupied", ["127.0.0.1", "::1"])
+def test_port_must_be_free_on_ipv4_and_ipv6(host: str, occupied: str) -> None:
+    if ":" in occupied and not has_ipv6(occupied):
         pytest.skip("this machine has no IPv6")
-    family = socket.AF_INET6 if ":" in taken else socket.AF_INET
-    with socket.create_server((taken, 0), family=family) as other:
+    family = socket.AF_INET6 if ":" in occupied else socket.AF_INET
+    with socket.create_server((occupied, 0), family=family) as other:
         port = other.getsockname()[1]
         with pytest.raises(OSError, match=os.strerror(errno.EADDRINUSE)):
             ListenAddress(port, host).resolve()
@@ -74,31 +74,31 @@ def test_invalid_host_is_rejected(host: str, capsys: Any) -> None:
     assert "--host" in capsys.readouterr().err
 
 
-def parsed(*words: str) -> ListenAddress:
-    found: list[ListenAddress] = []
-    command = port_command("tap-x", lambda place: found.append(place) or 0)
-    command.main(["--port", "5", *words], standalone_mode=False)
-    return found[0]
+def parse_arguments(*arguments: str) -> ListenAddress:
+    addresses: list[ListenAddress] = []
+    command = port_command("tap-x", lambda address: addresses.append(address) or 0)
+    command.main(["--port", "5", *arguments], standalone_mode=False)
+    return addresses[0]
 
 
 def test_options_set_host_and_request_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(HOST_VARIABLE, raising=False)
-    assert parsed() == ListenAddress(5)
-    assert parsed().limits == RequestLimits(calls=32, message=16 << 20, held=128 << 20)
-    most = parsed("--max-request", str(1 << 40), "--max-held", str(1 << 40)).limits
-    assert (most.message, most.held) == (MESSAGE_LIMIT, 1 << 40)
+    assert parse_arguments() == ListenAddress(5)
+    assert parse_arguments().limits == RequestLimits(calls=32, message=16 << 20, held=128 << 20)
+    largest = parse_arguments("--max-request", str(1 << 40), "--max-held", str(1 << 40)).limits
+    assert (largest.message, largest.held) == (MESSAGE_LIMIT, 1 << 40)
     monkeypatch.setenv(HOST_VARIABLE, "localhost")
-    assert parsed().host == "localhost"
-    words = ("--host", "::1", "--max-calls", "2", "--max-request", "300", "--max-held", "200")
-    assert parsed(*words) == ListenAddress(5, "::1", RequestLimits(2, 200, 200))
+    assert parse_arguments().host == "localhost"
+    arguments = ("--host", "::1", "--max-calls", "2", "--max-request", "300", "--max-held", "200")
+    assert parse_arguments(*arguments) == ListenAddress(5, "::1", RequestLimits(2, 200, 200))
 
 
 @contextmanager
-def started(*words: str, **variables: str) -> Iterator[tuple[Any, list[dict[str, str]]]]:
+def start_server(*command: str, **variables: str) -> Iterator[tuple[Any, list[dict[str, str]]]]:
     """Run a server; yield its process and the first two lines of its log."""
     env = {key: value for key, value in os.environ.items() if key != HOST_VARIABLE}
     process = subprocess.Popen(
-        [*words, "--port", "0"],
+        [*command, "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
         env={**env, "PYTHONPATH": str(ROOT), **variables},
@@ -110,14 +110,14 @@ def started(*words: str, **variables: str) -> Iterator[tuple[Any, list[dict[str,
         yield process, lines
     finally:
         process.terminate()
-        rest = process.communicate(timeout=60)[0].splitlines()
-        lines += map(json.loads, rest)
+        remaining_lines = process.communicate(timeout=60)[0].splitlines()
+        lines += map(json.loads, remaining_lines)
 
 
 @pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
 def test_listening_on_all_addresses_logs_a_warning(program: list[str]) -> None:
     """SEC2: the server warns of an address that other machines reach, and names it."""
-    with started(*program) as (_, lines):
+    with start_server(*program) as (_, lines):
         assert lines[0]["message"].startswith("Listening on port ")
     assert lines[1]["level"] == "WARNING"
     assert ALL_ADDRESSES in lines[1]["message"]
@@ -128,9 +128,9 @@ def test_address_of_another_machine_is_an_error_that_names_the_option() -> None:
     """192.0.2.1 is reserved for documentation (RFC 5737), so no machine has it."""
     command = [*SHOP, "--port", "0", "--host", "192.0.2.1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    message = json.loads(done.stdout)["message"]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    message = json.loads(process.stdout)["message"]
     assert message.startswith("Address 192.0.2.1 cannot be listened on: ")
     assert message.endswith("Choose another one with --host.")
 
@@ -138,7 +138,7 @@ def test_address_of_another_machine_is_an_error_that_names_the_option() -> None:
 @pytest.mark.parametrize("program", [SHOP, SPARK], ids=["connector", "destination"])
 def test_loopback_host_accepts_no_connection_from_other_addresses(program: list[str]) -> None:
     """SEC2: with --host 127.0.0.1 other addresses of the machine do not answer."""
-    with started(*program, "--host", "127.0.0.1") as (_, lines):
+    with start_server(*program, "--host", "127.0.0.1") as (_, lines):
         port = int(lines[0]["message"].split()[3])
         socket.create_connection(("127.0.0.1", port), timeout=60).close()
         for address in own_addresses():
@@ -149,7 +149,7 @@ def test_loopback_host_accepts_no_connection_from_other_addresses(program: list[
 
 def own_addresses() -> set[str]:
     """Return other addresses of this machine, at least one of its loopback network."""
-    found: set[str] = set()
+    addresses: set[str] = set()
     with suppress(socket.gaierror):  # some machines cannot resolve their own name
-        found = {str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None)}
-    return {"127.0.0.2", *(each for each in found if each not in {"127.0.0.1", "::1"})}
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None)}
+    return {"127.0.0.2", *(entry for entry in addresses if entry not in {"127.0.0.1", "::1"})}

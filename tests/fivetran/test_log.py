@@ -118,10 +118,10 @@ def test_closed_or_full_standard_output_does_not_stop_the_server(output: str) ->
         "    print('lived', file=sys.stderr)\n"
     )
     shell = f"'{sys.executable}' -c \"{program}\" {output}"
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.stderr.splitlines()[0] == "lived", done.stderr
+    assert process.stderr.splitlines()[0] == "lived", process.stderr
 
 
 # ------------------------------------------------------------------------- levels
@@ -213,14 +213,14 @@ def masking(secret: str):
 
 def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, read_lines) -> None:
     """F3: the log contains no credentials, whichever thread logs them."""
-    inside, done = threading.Event(), threading.Event()
+    inside, finish = threading.Event(), threading.Event()
 
     def call() -> None:
         with handler.call():
             handler.add_redactor(masking("hunter2"))
             handler.write("INFO", "with hunter2")
             inside.set()
-            done.wait(60)
+            finish.wait(60)
 
     with handler.attached():
         thread = threading.Thread(target=call)
@@ -230,7 +230,7 @@ def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, re
             with handler.call():
                 handler.add_redactor(masking(f"other{number}."))
         logging.getLogger("a").warning("another thread: %s", "hunter2")
-        done.set()
+        finish.set()
         thread.join()
         handler.write("SEVERE", "and late: hunter2, other99.")
     assert texts(read_lines()) == ["with ***", "another thread: ***", "and late: ***, ***"]

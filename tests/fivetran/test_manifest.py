@@ -19,15 +19,15 @@ def test_manifest_tap_has_its_own_form_and_resumes_from_its_state():
             server, api_url=url, base="EUR", start_date="2024-02-27", end_date="2024-03-02"
         )
         form = client.call("ConfigurationForm")
-        asked = {field.name: (field.label, field.required) for field in form.fields}
-        assert asked["start_date"] == ("Start date", True)
-        assert asked["end_date"] == ("End date", False)
+        fields = {field.name: (field.label, field.required) for field in form.fields}
+        assert fields["start_date"] == ("Start date", True)
+        assert fields["end_date"] == ("End date", False)
         assert client.call("Test", name="connection").success
         (table,) = client.call("Schema").without_schema.tables
-        assert {each.name: each.primary_key for each in table.columns}["date"]
+        assert {column.name: column.primary_key for column in table.columns}["date"]
         first = list(client.update())
         days = [row["date"] for _, row in tables(first)["rates"]]
         assert len(days) == 5
-        again = tables(client.update(states(first)[-1]))
-        assert [row["date"] for _, row in again["rates"]] == days[-1:]
+        resumed = tables(client.update(states(first)[-1]))
+        assert [row["date"] for _, row in resumed["rates"]] == days[-1:]
         assert url not in "".join(server.lines)

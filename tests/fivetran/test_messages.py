@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(program: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_record_has_the_expected_wire_format() -> None:

@@ -91,9 +91,9 @@ def test_folder_without_proto_files_is_an_error(tmp_path: Path, capsys) -> None:
     assert "it has no common.proto" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0), (["a", "b"], 2)])
-def test_command_prints_its_usage(words: list[str], code: int, capsys) -> None:
-    assert cli.main(["fivetran-protos", *words]) == code
+@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["a", "b"], 2)])
+def test_command_prints_its_usage(arguments: list[str], code: int, capsys) -> None:
+    assert cli.main(["fivetran-protos", *arguments]) == code
     assert "Usage: tap-core fivetran-protos DIR" in "".join(capsys.readouterr())
 
 

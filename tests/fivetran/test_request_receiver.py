@@ -128,23 +128,23 @@ def test_idle_clients_delay_others_only_briefly(
         with receiver.request(sender, sender, proto_messages.TestRequest) as request:
             return str(request.name)
 
-    threads = [threading.Thread(target=receive, args=(each,), daemon=True) for each in silent]
+    threads = [threading.Thread(target=receive, args=(client,), daemon=True) for client in silent]
     for thread in threads:
         thread.start()
     # Of the queued idle clients one gets a thread, and the others are cancelled.
     deadline = time.monotonic() + PATIENCE
-    while not any(each.is_cancelled for each in silent) and time.monotonic() < deadline:
+    while not any(client.is_cancelled for client in silent) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert any(each.is_cancelled for each in silent)
+    assert any(client.is_cancelled for client in silent)
     prompt = _Sender()
     prompt.goes_on.set()
     assert receive(prompt) == "sent"
     assert not prompt.is_cancelled
-    for each in silent:
-        each.goes_on.set()
+    for client in silent:
+        client.goes_on.set()
     for thread in threads:
         thread.join(PATIENCE)
-    assert not all(each.is_cancelled for each in silent)
+    assert not all(client.is_cancelled for client in silent)
 
 
 class _DelayedThreads(threading.Condition):
@@ -262,13 +262,13 @@ def test_calls_beyond_the_limit_are_refused() -> None:
             refused: list[Any] = []
             deadline = time.monotonic() + PATIENCE
             while len(refused) < 6 and time.monotonic() < deadline:
-                refused = [each for each in calls if each.done()]
+                refused = [call for call in calls if call.done()]
                 time.sleep(0.01)
             assert len(refused) == 6
-            codes = {each.exception().code() for each in refused}
+            codes = {call.exception().code() for call in refused}
             assert codes == {grpc.StatusCode.RESOURCE_EXHAUSTED}
             go_on.set()
-            assert sum(each.exception() is None for each in calls) == 3
+            assert sum(call.exception() is None for call in calls) == 3
             assert method(b"", timeout=PATIENCE)
     finally:
         go_on.set()
@@ -308,8 +308,8 @@ def test_cancelled_update_counts_against_the_limits_until_its_sync_has_stopped(
             cancelled = update(request, timeout=PATIENCE)
             next(cancelled)
             cancelled.cancel()
-            found = {call_status(update, request) for _ in range(30)}
-            assert found == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+            statuses = {call_status(update, request) for _ in range(30)}
+            assert statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED}
             go_on.set()
             deadline = time.monotonic() + PATIENCE
             while call_status(update, request) is not None and time.monotonic() < deadline:

@@ -11,5 +11,5 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "fivetran.md"
 
 
 def test_every_rule_is_named_by_a_test_of_each_listed_file() -> None:
-    wanted = [f"F{number}" for number in NUMBERS]
-    assert RulesDocument(DOCUMENT).faults(wanted) == []
+    rules = [f"F{number}" for number in NUMBERS]
+    assert RulesDocument(DOCUMENT).faults(rules) == []

@@ -13,7 +13,7 @@ import pytest
 
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.enums import DataType
-from tests.fivetran.calls import selected, states, tables
+from tests.fivetran.calls import make_selection, states, tables
 from tests.fivetran.connecting import HERE, ROOT, Client, serving
 from tests.postgres import Server
 from tests.samples.running import service
@@ -42,9 +42,11 @@ def check_records(client: Client, responses: Any) -> None:
             assert record.data.keys() == columns.keys()
             for name, value in record.data.items():
                 kind, is_key = columns[name]
-                held = value.WhichOneof("inner")
-                assert held == kind.lower().replace("boolean", "bool") or held == "null"
-                assert not (is_key and held == "null")
+                actual_kind = value.WhichOneof("inner")
+                assert (
+                    actual_kind == kind.lower().replace("boolean", "bool") or actual_kind == "null"
+                )
+                assert not (is_key and actual_kind == "null")
 
 
 def test_api_tap_with_parallel_child_streams():
@@ -59,9 +61,9 @@ def test_api_tap_with_parallel_child_streams():
         sent = tables(responses)
         flights = [tuple(row.values()) for _, row in sent["flights"]]
         assert len(flights) > 100
-        again = tables(client.update(states(responses)[-1]))
-        assert len(again["airlines"]) == len(sent["airlines"])
-        assert len(again["flights"]) < len(flights) / 2
+        resumed = tables(client.update(states(responses)[-1]))
+        assert len(resumed["airlines"]) == len(sent["airlines"])
+        assert len(resumed["flights"]) < len(flights) / 2
         wrong = Client(server, api_url=address, token="t-0").call("Test", name="connection")
         assert "403" in wrong.failure or "401" in wrong.failure
         assert address not in wrong.failure
@@ -103,7 +105,7 @@ def database(tmp_path: Path) -> Path:
         changed = [f"2024-01-01 00:{n // 60:02}:{n % 60:02}.000000" for n in range(150)]
         connection.executemany(
             "INSERT INTO sales VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*row, at) for row, at in zip(rows, changed, strict=True)],
+            [(*row, changed_at) for row, changed_at in zip(rows, changed, strict=True)],
         )
         connection.executemany("INSERT INTO visits VALUES (?, ?)", [("a", 0.5), ("a", 0.5)])
     connection.close()
@@ -133,16 +135,18 @@ def test_database_tap_with_schemas_and_a_table_without_keys(database):
             "changed_at": (_seconds("2024-01-01T00:00:01+00:00"), 0),
         }
         assert sent["visits"] == [("UPSERT", {"place": "a", "seconds": 0.5})] * 2
-        assert {r.schema_name for one in responses for r in one.records.records} == {"main"}
-        again = tables(client.update(states(responses)[-1]))
-        assert [row["id"] for _, row in again["sales"]] == [149]
+        assert {r.schema_name for response in responses for r in response.records.records} == {
+            "main"
+        }
+        resumed = tables(client.update(states(responses)[-1]))
+        assert [row["id"] for _, row in resumed["sales"]] == [149]
 
-        chosen = selected({"sales": {"name": True, "changed_at": False}})
+        selection = make_selection({"sales": {"name": True, "changed_at": False}})
         schema = proto_messages.SchemaSelection(
-            included=True, schema_name="main", tables=chosen.without_schema.tables
+            included=True, schema_name="main", tables=selection.without_schema.tables
         )
-        wanted = proto_messages.TablesWithSchema(schemas=[schema])
-        responses = list(client.update(None, proto_messages.Selection(with_schema=wanted)))
+        with_schema = proto_messages.TablesWithSchema(schemas=[schema])
+        responses = list(client.update(None, proto_messages.Selection(with_schema=with_schema)))
         assert tables(responses).keys() == {"sales"}
         assert tables(responses)["sales"][3] == ("UPSERT", {"id": 3, "name": "üüü"})
         assert states(responses)[-1]["bookmarks"]["main-sales"]["replication_key_value"]

@@ -82,14 +82,14 @@ def test_tables_are_grouped_by_schema_if_every_stream_has_one():
     answer = connector.call("Schema").with_schema
     tables = {schema.name: [table.name for table in schema.tables] for schema in answer.schemas}
     assert tables == {"x": ["t", "u"], "y": ["t"]}
-    records = [r for one in connector.update() for r in one.records.records]
+    records = [r for response in connector.update() for r in response.records.records]
     assert {(r.schema_name, r.table_name) for r in records} == {("x", "t"), ("x", "u"), ("y", "t")}
 
 
 def test_tables_have_stream_names_unless_every_stream_has_a_schema():
     connector = Connector(create_tap((InSchema, "x-t"), (Rows, "y")))
-    assert [each.name for each in connector.call("Schema").without_schema.tables] == ["x-t", "y"]
-    records = [r for one in connector.update() for r in one.records.records]
+    assert [table.name for table in connector.call("Schema").without_schema.tables] == ["x-t", "y"]
+    records = [r for response in connector.update() for r in response.records.records]
     assert not any(record.HasField("schema_name") for record in records)
 
 
@@ -131,7 +131,7 @@ def test_stream_not_selected_by_default_is_listed_but_not_sent():
         selected_by_default = False
 
     connector = Connector(create_tap((Rows, "a"), (Seldom, "b")))
-    assert [each.name for each in connector.call("Schema").without_schema.tables] == ["a", "b"]
+    assert [table.name for table in connector.call("Schema").without_schema.tables] == ["a", "b"]
     assert tables(connector.update()).keys() == {"a"}
 
 

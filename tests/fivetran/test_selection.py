@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tap_core.protocols.fivetran import proto_messages
-from tests.fivetran.calls import Connector, selected, states, tables
+from tests.fivetran.calls import Connector, make_selection, states, tables
 from tests.fivetran.shop import PEOPLE, TapShop
 from tests.fivetran.test_schema import InSchema, create_tap
 
@@ -23,7 +23,7 @@ def columns(responses: Any) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(
-    "chosen, others, expected",
+    "choices, new_tables, expected",
     [
         (EVERYTHING, False, {"people", "orders", "visits", "wide"}),
         ({**EVERYTHING, "visits": False}, True, {"people", "orders", "wide"}),
@@ -33,15 +33,15 @@ def columns(responses: Any) -> dict[str, set[str]]:
         ({"gone": True}, False, set()),
     ],
 )
-def test_only_selected_tables_are_sent(chosen, others, expected):
+def test_only_selected_tables_are_sent(choices, new_tables, expected):
     """F19: excluded tables, absent ones, and new ones; a checkpoint is always sent."""
-    responses = list(SHOP.update(selection=selected(chosen, others=others)))
+    responses = list(SHOP.update(selection=make_selection(choices, new_tables=new_tables)))
     assert tables(responses).keys() == expected
     assert states(responses)
 
 
 @pytest.mark.parametrize(
-    "wanted, expected",
+    "choices, expected",
     [
         ({"name": True, "is_new": False, "seen_at": False}, {"id", "name"}),
         ({"name": False, "*": True}, {"id", "seen_at", "is_new"}),
@@ -49,9 +49,9 @@ def test_only_selected_tables_are_sent(chosen, others, expected):
         ({}, {"id"}),
     ],
 )
-def test_selected_columns_and_all_keys_are_sent(wanted, expected):
+def test_selected_columns_and_all_keys_are_sent(choices, expected):
     """F19: the state has the replication key although it is not sent."""
-    responses = list(SHOP.update(selection=selected({"people": wanted})))
+    responses = list(SHOP.update(selection=make_selection({"people": choices})))
     assert columns(responses) == {"people": expected}
     assert states(responses)[-1]["bookmarks"]["people"]["replication_key_value"] == (
         f"2024-01-01T00:00:{PEOPLE - 1:02}Z"
@@ -60,36 +60,40 @@ def test_selected_columns_and_all_keys_are_sent(wanted, expected):
 
 def test_table_without_keys_and_selected_columns_sends_nothing():
     """F19: its rows could not be distinguished."""
-    wanted = {"visits": {"place": False, "count": False, "*": True}}
-    assert tables(SHOP.update(selection=selected(wanted))) == {}
+    choices = {"visits": {"place": False, "count": False, "*": True}}
+    assert tables(SHOP.update(selection=make_selection(choices))) == {}
 
 
 def test_state_of_an_unselected_table_is_kept():
     """F19."""
     old = {"replication_key": "seen_at", "replication_key_value": "2024-01-01T00:00:02Z"}
     state = json.dumps({"bookmarks": {"people": old, "unheard_of": {"x": 1}}})
-    responses = list(SHOP.update(state, selected({"wide": True})))
+    responses = list(SHOP.update(state, make_selection({"wide": True})))
     assert tables(responses).keys() == {"wide"}
     assert states(responses)[-1]["bookmarks"]["people"] == old
     assert states(responses)[-1]["bookmarks"]["unheard_of"] == {"x": 1}
 
 
 def test_child_of_an_unselected_parent_is_sent():
-    responses = list(SHOP.update(selection=selected({"orders": True})))
+    responses = list(SHOP.update(selection=make_selection({"orders": True})))
     assert {name: len(rows) for name, rows in tables(responses).items()} == {"orders": 2 * PEOPLE}
 
 
 def test_child_selected_later_is_read_for_all_records_of_its_parent():
-    first = list(SHOP.update(selection=selected({"people": True})))
-    later = list(SHOP.update(json.dumps(states(first)[-1]), selected({"people": 1, "orders": 1})))
+    first = list(SHOP.update(selection=make_selection({"people": True})))
+    later = list(
+        SHOP.update(json.dumps(states(first)[-1]), make_selection({"people": 1, "orders": 1}))
+    )
     sent = {name: len(rows) for name, rows in tables(later).items()}
     assert sent == {"people": 1, "orders": 2 * PEOPLE}  # the record at the bookmark is repeated
-    third = list(SHOP.update(json.dumps(states(later)[-1]), selected({"people": 1, "orders": 1})))
+    third = list(
+        SHOP.update(json.dumps(states(later)[-1]), make_selection({"people": 1, "orders": 1}))
+    )
     assert {name: len(rows) for name, rows in tables(third).items()} == {"people": 1, "orders": 2}
 
 
 @pytest.mark.parametrize(
-    "chosen, new_schemas, expected",
+    "choices, new_schemas, expected",
     [
         ({"x": {"t": True}}, False, {("x", "t")}),
         ({"x": {"t": False, "*": True}}, False, {("x", "u")}),
@@ -99,7 +103,7 @@ def test_child_selected_later_is_read_for_all_records_of_its_parent():
         ({}, True, {("x", "t"), ("x", "u"), ("y", "t")}),
     ],
 )
-def test_only_selected_schemas_are_sent(chosen, new_schemas, expected):
+def test_only_selected_schemas_are_sent(choices, new_schemas, expected):
     """F19: excluded schemas, absent ones, and new ones."""
     connector = Connector(create_tap((InSchema, "x-t"), (InSchema, "y-t"), (InSchema, "x-u")))
     schemas = [
@@ -115,19 +119,19 @@ def test_only_selected_schemas_are_sent(chosen, new_schemas, expected):
             ],
             include_new_tables=bool(named and named.get("*")),
         )
-        for schema, named in chosen.items()
+        for schema, named in choices.items()
     ]
     with_schema = proto_messages.TablesWithSchema(schemas=schemas, include_new_schemas=new_schemas)
     responses = connector.update(selection=proto_messages.Selection(with_schema=with_schema))
-    records = [record for one in responses for record in one.records.records]
+    records = [record for response in responses for record in response.records.records]
     assert {(record.schema_name, record.table_name) for record in records} == expected
 
 
 def test_columns_made_by_a_stream_map_can_be_deselected():
     maps = {"visits": {"double": "int(count) * 2", "place": "place + '!'"}}
     connector = Connector(TapShop, stream_maps=maps)
-    wanted = {"visits": {"double": True, "place": True, "*": False}}
-    [(_, row), *_] = tables(connector.update(selection=selected(wanted)))["visits"]
+    choices = {"visits": {"double": True, "place": True, "*": False}}
+    [(_, row), *_] = tables(connector.update(selection=make_selection(choices)))["visits"]
     assert row == {"double": 8, "place": "here!"}
 
 
@@ -136,7 +140,7 @@ def test_one_of_two_tables_mapped_from_a_stream_can_be_deselected():
     connector = Connector(TapShop, stream_maps=maps)
     names = {table.name for table in connector.call("Schema").without_schema.tables}
     assert {"visits", "copy"} <= names
-    sent = tables(connector.update(selection=selected({"copy": True, "visits": False})))
+    sent = tables(connector.update(selection=make_selection({"copy": True, "visits": False})))
     assert sent == {"copy": [("UPSERT", {"count": 4}), ("UPSERT", {"count": 5})]}
 
 

@@ -100,10 +100,10 @@ def test_prints_and_warnings_of_the_tap_keep_the_log_valid(own_server: Running) 
     """F2, F5: a retry is logged once per call, and only the log is on standard output."""
     logs = []
     for _ in range(2):
-        seen = len(own_server.lines)
+        start = len(own_server.lines)
         own_server.test("print")
         own_server.await_line("Test: the test print")
-        logs.append([json.loads(line)["message"] for line in own_server.lines[seen:]])
+        logs.append([json.loads(line)["message"] for line in own_server.lines[start:]])
     assert "UserWarning: some warning" in logs[0]
     for texts in logs:
         *before, _ = texts
@@ -114,20 +114,20 @@ def test_prints_and_warnings_of_the_tap_keep_the_log_valid(own_server: Running) 
 # ------------------------------------------------------------------------- failures
 
 
-@pytest.mark.parametrize("word", ["error", "exit", "abyss"])
-def test_exception_of_a_call_becomes_its_answer(server: Running, word: str) -> None:
+@pytest.mark.parametrize("name", ["error", "exit", "abyss"])
+def test_exception_of_a_call_becomes_its_answer(server: Running, name: str) -> None:
     """F4: no exception is unhandled, and the process continues."""
-    message = server.test(word).failure
+    message = server.test(name).failure
     assert message.endswith(", 100 % sure")
     line = server.await_line("Test failed after")
     assert line["level"] == "SEVERE"
     assert message in line["message"]
 
 
-@pytest.mark.parametrize("word", ["error", "exit", "abyss"])
-def test_error_in_a_stream_is_its_last_answer(server: Running, word: str) -> None:
+@pytest.mark.parametrize("name", ["error", "exit", "abyss"])
+def test_error_in_a_stream_is_its_last_answer(server: Running, name: str) -> None:
     """F4: a Task ends the sync after the answers already sent."""
-    *before, last = server.update(word)
+    *before, last = server.update(name)
     assert states(before) == ['{"n":1}', '{"n":2}']
     assert last.task.message.endswith(", 100 % sure")
     assert server.await_line("Update failed after")["level"] == "SEVERE"
@@ -135,7 +135,7 @@ def test_error_in_a_stream_is_its_last_answer(server: Running, word: str) -> Non
 
 def test_error_of_a_call_without_task_is_a_status_with_an_alert(server: Running) -> None:
     """F4: the status details are a JSON object with an alert of the type TASK."""
-    request = proto_messages.SchemaRequest(configuration={"word": 'a "quote" \n 100 %'})
+    request = proto_messages.SchemaRequest(configuration={"name": 'a "quote" \n 100 %'})
     code, details = server.failure("Schema", request)
     assert code is grpc.StatusCode.INTERNAL
     document = json.loads(details)
@@ -146,7 +146,7 @@ def test_error_of_a_call_without_task_is_a_status_with_an_alert(server: Running)
 def test_long_error_fits_into_a_response_header(server: Running) -> None:
     """F4: below 8 kB, counted as gRPC encodes it."""
     _, details = server.failure(
-        "Schema", proto_messages.SchemaRequest(configuration={"word": "long"})
+        "Schema", proto_messages.SchemaRequest(configuration={"name": "long"})
     )
     assert json.loads(details)["message"].startswith("ValueError: üü")
     assert len(quote(details, safe=PLAIN)) < HEADER
@@ -285,11 +285,11 @@ def test_server_works_with_the_oldest_supported_grpc_and_protobuf() -> None:
 
 def test_call_longer_than_the_grace_period_is_cancelled_and_notified() -> None:
     """The server runs in this process, because the grace period of the program is a minute."""
-    begun, ended = threading.Event(), threading.Event()
+    started, ended = threading.Event(), threading.Event()
 
     def stay(_request, call):
         call.on_end(ended.set)
-        begun.set()
+        started.set()
         ended.wait(PATIENCE)
         return proto_messages.TestResponse(success=True)
 
@@ -299,7 +299,7 @@ def test_call_longer_than_the_grace_period_is_cancelled_and_notified() -> None:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         method = channel.unary_unary("/fivetran_sdk.v2.SourceConnector/Test")
         call = method.future(b"", timeout=PATIENCE)
-        begun.wait(PATIENCE)
+        started.wait(PATIENCE)
         assert server.stop(0.05)
         assert call.exception().code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}
 

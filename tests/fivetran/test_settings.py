@@ -22,7 +22,7 @@ from tap_core.protocols.fivetran.form_fields import (
     iterate_names,
 )
 from tap_core.singerlib.json import dump_json
-from tests.fivetran.settings_schemas import Made, settings_and_schemas
+from tests.fivetran.settings_schemas import SchemaAndValue, settings_and_schemas
 
 
 def value_at(config: Any, path: Iterable[str]) -> Any:
@@ -47,8 +47,8 @@ def answer_questions(questions: Iterable[FieldSpec], config: Mapping[str, Any]) 
         answer = to_text(value) if question.is_setting else find_option(question, value)
         answers[question.name] = answer
         for below in question.dependents:
-            held = answer != "" if below.answer is None else to_text(below.answer) == answer
-            if held:
+            is_met = answer != "" if below.answer is None else to_text(below.answer) == answer
+            if is_met:
                 answers.update(answer_questions(below.fields, config))
     return answers
 
@@ -56,35 +56,35 @@ def answer_questions(questions: Iterable[FieldSpec], config: Mapping[str, Any]) 
 def find_option(question: FieldSpec, value: Mapping[str, Any]) -> str:
     """Return the option of a union whose questions match the value."""
     mark = next(name for name in value if name.startswith("only_"))
-    [found] = [
+    [option] = [
         below.answer
         for below in question.dependents
-        if any(each.path[-1] == mark for each in below.fields)
+        if any(field.path[-1] == mark for field in below.fields)
     ]
-    return str(found)
+    return str(option)
 
 
 def default_answers(questions: Iterable[FieldSpec]) -> dict[str, str]:
     """Return what an unchanged form sends: defaults, toggles that are off, and empty fields."""
-    found = dict.fromkeys(iterate_names(questions), "")
+    answers = dict.fromkeys(iterate_names(questions), "")
     for question in questions:
         if question.kind is FieldKind.TOGGLE:
-            found[question.name] = "false"
+            answers[question.name] = "false"
         if "default" in question.schema and question.kind is not FieldKind.PASSWORD:
-            found[question.name] = to_text(question.schema["default"])
+            answers[question.name] = to_text(question.schema["default"])
         for below in question.dependents:
-            found.update(default_answers(below.fields))
-    return found
+            answers.update(default_answers(below.fields))
+    return answers
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(settings_and_schemas())
-def test_settings_round_trip_through_the_form(made: Made) -> None:
+def test_settings_round_trip_through_the_form(schema_and_config: SchemaAndValue) -> None:
     """F6: every setting that a connector needs can be entered in the form, with every type.
 
     Defaults, toggles that are off and empty fields do not make the settings invalid.
     """
-    schema, config = made
+    schema, config = schema_and_config
     assert validate_config(config, schema) == []
     questions = build_fields(schema)
     names = list(iterate_names(questions))
@@ -166,13 +166,13 @@ def test_empty_answer_of_an_optional_setting_is_dropped() -> None:
 
 def test_object_may_be_given_by_fields_as_json_or_both() -> None:
     """The fields take precedence over the JSON of the object."""
-    parts = {"login.user": "me", "login.age": "7"}
-    whole = {"login": '{"user": "you", "more": [1]}'}
-    assert parse_configuration(parts, SCHEMA) == {"login": {"user": "me", "age": 7}}
-    assert parse_configuration(whole, SCHEMA) == {"login": {"user": "you", "more": [1]}}
-    both = {**whole, **parts}
+    as_fields = {"login.user": "me", "login.age": "7"}
+    as_json = {"login": '{"user": "you", "more": [1]}'}
+    assert parse_configuration(as_fields, SCHEMA) == {"login": {"user": "me", "age": 7}}
+    assert parse_configuration(as_json, SCHEMA) == {"login": {"user": "you", "more": [1]}}
+    both = {**as_json, **as_fields}
     assert parse_configuration(both, SCHEMA) == {"login": {"user": "me", "age": 7, "more": [1]}}
-    assert parse_configuration({**parts, "login": "me"}, SCHEMA) == {"login": "me"}
+    assert parse_configuration({**as_fields, "login": "me"}, SCHEMA) == {"login": "me"}
 
 
 def test_settings_outside_the_form_are_converted_too() -> None:
@@ -230,10 +230,10 @@ def test_only_the_chosen_branch_of_a_union_is_used() -> None:
 
 def test_object_with_only_default_answers_is_absent() -> None:
     """Defaults shown in the form do not configure an FTP server without a host."""
-    shown = {"ftp.port": "21", "ftp.encoding": "utf-8", "sftp.ssh_kwargs.timeout": "60"}
-    assert parse_configuration({"path": "x", **shown}, BASE_CONFIG_SCHEMA) == {"path": "x"}
-    asked = parse_configuration({"path": "x", "ftp.host": "h", **shown}, BASE_CONFIG_SCHEMA)
-    assert asked["ftp"] == {"host": "h", "port": 21, "encoding": "utf-8"}
+    defaults = {"ftp.port": "21", "ftp.encoding": "utf-8", "sftp.ssh_kwargs.timeout": "60"}
+    assert parse_configuration({"path": "x", **defaults}, BASE_CONFIG_SCHEMA) == {"path": "x"}
+    with_host = parse_configuration({"path": "x", "ftp.host": "h", **defaults}, BASE_CONFIG_SCHEMA)
+    assert with_host["ftp"] == {"host": "h", "port": 21, "encoding": "utf-8"}
 
 
 def test_union_without_a_discriminator_is_chosen_by_title_or_given_as_json() -> None:

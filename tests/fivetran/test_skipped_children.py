@@ -8,7 +8,7 @@ from typing import Any
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
-from tests.fivetran.calls import Connector, selected, states, tables
+from tests.fivetran.calls import Connector, make_selection, states, tables
 
 SCHEMA = th.PropertiesList(
     th.Property("id", th.IntegerType), th.Property("shop", th.IntegerType)
@@ -65,13 +65,13 @@ class TapShelves(Tap):
 
 def sync(names: Sequence[str], state: Any) -> tuple[dict[str, list[int]], dict[str, Any]]:
     """Sync the tables with these names; return the shops of their rows, and the last state."""
-    choice = selected({name: name in names for name in ("shops", "shelves", "wares")})
+    choice = make_selection({name: name in names for name in ("shops", "shelves", "wares")})
     responses = list(Connector(TapShelves).update(json.dumps(state), choice))
-    found = {
+    shops = {
         name: [row["id"] if name == "shops" else row["shop"] for _, row in rows]
         for name, rows in tables(responses).items()
     }
-    return found, states(responses)[-1]
+    return shops, states(responses)[-1]
 
 
 def test_child_that_was_not_selected_for_a_while_gets_all_rows() -> None:

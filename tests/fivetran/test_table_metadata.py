@@ -38,13 +38,13 @@ def read_types(shape: FivetranSchema, table_format: str) -> dict[str, str]:
 
 @given(SHAPES, SHAPES, st.sampled_from(FORMATS))
 def test_fivetran_schema_round_trips(
-    one: FivetranSchema, other: FivetranSchema, table_format: str
+    first: FivetranSchema, other: FivetranSchema, table_format: str
 ) -> None:
     """DescribeTable returns every type as it was created, also those that Spark lacks."""
-    text = dump_metadata(one, other)
+    text = dump_metadata(first, other)
     assert re.fullmatch("[0-9a-f]+", text)
-    assert load_metadata(text) == (one, other)
-    assert reconcile(read_types(one, table_format), [one, other], table_format) == one
+    assert load_metadata(text) == (first, other)
+    assert reconcile(read_types(first, table_format), [first, other], table_format) == first
     assert reconcile(read_types(other, table_format), [other], table_format) == other
 
 
@@ -67,8 +67,8 @@ def test_columns_changed_by_others_have_their_current_type() -> None:
         )
     )
     types = {"id": "bigint", "doc": "string", "theirs": "decimal(5,2)"}
-    found = reconcile(types, [declared], "delta")
-    assert [(c.name, to_fivetran_type(c), c.is_key) for c in found.columns] == [
+    result = reconcile(types, [declared], "delta")
+    assert [(c.name, to_fivetran_type(c), c.is_key) for c in result.columns] == [
         ("Id", "LONG", True),
         ("doc", "JSON", False),
         ("theirs", "DECIMAL(5, 2)", False),
@@ -100,8 +100,8 @@ def test_table_without_metadata_is_described_by_its_spark_types() -> None:
         "g": "timestamp_ntz",
         "h": "interval day to second",
     }
-    found = [to_fivetran_type(column) for column in reconcile(types, (), "delta").columns]
-    assert found == [
+    result = [to_fivetran_type(column) for column in reconcile(types, (), "delta").columns]
+    assert result == [
         "SHORT",
         "SHORT",
         "DECIMAL(38, 18)",

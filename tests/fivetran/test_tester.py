@@ -71,10 +71,10 @@ def test_correct_connector_has_no_findings() -> None:
 )
 def test_broken_rule_is_named_by_its_number(fault: str, rules: set[int]) -> None:
     try:
-        found = run_tester(fault)
+        findings = run_tester(fault)
     except StoppedError:
         pytest.fail("the walk ended")
-    assert found.rules >= rules, list(found.lines())
+    assert findings.rules >= rules, list(findings.lines())
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ def test_command_tests_a_running_destination(tmp_path: Path, capsys: Any) -> Non
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"password": PASSWORD}))
     with serving(FaultyDestination()) as port:
-        words = ["--destination", "--config", str(config), "--address", f"127.0.0.1:{port}"]
-        assert main(["fivetran-test", *words]) == 0
+        arguments = ["--destination", "--config", str(config), "--address", f"127.0.0.1:{port}"]
+        assert main(["fivetran-test", *arguments]) == 0
     output = capsys.readouterr().out
     assert "Way       one of front, back" in output
     assert PASSWORD not in output

@@ -68,35 +68,35 @@ def checkpoint(state: str = "{}") -> Any:
     return make_update(checkpoint=proto_messages.Checkpoint(state_json=state))
 
 
-def reading() -> UpdateReader:
+def make_reader() -> UpdateReader:
     return UpdateReader(Findings(), TABLES, select_all(TABLES))
 
 
 @given(operations)
 def test_model_applies_operations_like_a_destination(todo: list[tuple[Any, int, Any]]) -> None:
-    model, wanted = Model(), {}
+    model, expected = Model(), {}
     for kind, number, text in todo:
         model.apply(NAME, ["id"], kind, cells(number, text))
         if kind == RecordType.TRUNCATE:
-            wanted.clear()
+            expected.clear()
         elif kind == RecordType.DELETE:
-            wanted.pop(number, None)
-        elif kind == RecordType.UPSERT or number in wanted:
-            wanted[number] = text
+            expected.pop(number, None)
+        elif kind == RecordType.UPSERT or number in expected:
+            expected[number] = text
     other = Model()
-    for number, text in wanted.items():
+    for number, text in expected.items():
         other.apply(NAME, ["id"], RecordType.UPSERT, cells(number, text))
     assert list(model.copy().differences(other)) == []
     assert list(other.differences(model)) == []
 
 
 def test_differences_are_reported_by_counts_and_columns() -> None:
-    one, other = Model(), Model()
+    expected, actual = Model(), Model()
     for number in range(3):
-        one.apply(NAME, ["id"], RecordType.UPSERT, cells(number, "a"))
-    other.apply(NAME, ["id"], RecordType.UPSERT, cells(0, "b"))
-    other.apply(NAME, ["id"], RecordType.UPSERT, cells(9, "a"))
-    assert list(one.differences(other)) == [
+        expected.apply(NAME, ["id"], RecordType.UPSERT, cells(number, "a"))
+    actual.apply(NAME, ["id"], RecordType.UPSERT, cells(0, "b"))
+    actual.apply(NAME, ["id"], RecordType.UPSERT, cells(9, "a"))
+    assert list(expected.differences(actual)) == [
         "table t: 2 rows are missing",
         "table t: 1 rows are unexpected",
         "table t: values differ in text",
@@ -104,15 +104,15 @@ def test_differences_are_reported_by_counts_and_columns() -> None:
 
 
 @given(st.integers(0, 6), st.integers(0, 60))
-def test_sampled_checkpoints_are_limited_and_exclude_the_last(most: int, count: int) -> None:
-    moments = CheckpointSample(most)
+def test_sampled_checkpoints_are_limited_and_exclude_the_last(limit: int, count: int) -> None:
+    sample = CheckpointSample(limit)
     for number in range(count):
-        moments.add(str(number), Model())
-    chosen = [number for number, _, _ in moments.chosen()]
-    assert len(chosen) <= most
-    assert chosen == sorted(set(chosen))
-    assert count not in chosen
-    assert bool(chosen) == (most > 0 and count > 1)
+        sample.add(str(number), Model())
+    sampled = [number for number, _, _ in sample.chosen()]
+    assert len(sampled) <= limit
+    assert sampled == sorted(set(sampled))
+    assert count not in sampled
+    assert bool(sampled) == (limit > 0 and count > 1)
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ def test_sampled_checkpoints_are_limited_and_exclude_the_last(most: int, count: 
 )
 def test_value_is_checked_against_its_column(kind: Any, value: Any, fault: str | None) -> None:
     digits = (10, 2) if kind == DataType.DECIMAL else None
-    found = find_fault(
+    message = find_fault(
         KnownColumn("c", kind, is_key=False, digits=digits), proto_messages.ValueType(**value)
     )
-    assert (found is None) if fault is None else (fault in (found or ""))
+    assert (message is None) if fault is None else (fault in (message or ""))
 
 
 def test_values_are_shortened_and_secrets_hidden() -> None:
@@ -159,19 +159,19 @@ def test_values_are_shortened_and_secrets_hidden() -> None:
 
 def test_valid_messages_of_a_stream_have_no_findings() -> None:
     """A truncate, a delete, a single record, a schema change and a warning."""
-    one = reading()
-    one.process(make_update(record(RecordType.TRUNCATE)))
-    one.process(make_update(record=record(**cells(1, "a"))))
-    one.process(make_update(record(RecordType.DELETE, id=proto_messages.ValueType(long=1))))
-    one.process(make_update(warning=proto_messages.Warning(message="Slowly.")))
-    more = to_message("t", [ID, TEXT, KnownColumn("more", DataType.BOOLEAN, is_key=False)])
-    change = proto_messages.SchemaChange(without_schema=proto_messages.TableList(tables=[more]))
-    one.process(make_update(schema_change=change))
-    one.process(make_update(record(**cells(2, "b"), more=proto_messages.ValueType(bool=True))))
-    one.process(checkpoint())
-    one.end()
-    assert list(one.findings.lines()) == []
-    assert "  t: 1 row of 4 records" in list(format_reading(one))
+    reader = make_reader()
+    reader.process(make_update(record(RecordType.TRUNCATE)))
+    reader.process(make_update(record=record(**cells(1, "a"))))
+    reader.process(make_update(record(RecordType.DELETE, id=proto_messages.ValueType(long=1))))
+    reader.process(make_update(warning=proto_messages.Warning(message="Slowly.")))
+    table = to_message("t", [ID, TEXT, KnownColumn("more", DataType.BOOLEAN, is_key=False)])
+    change = proto_messages.SchemaChange(without_schema=proto_messages.TableList(tables=[table]))
+    reader.process(make_update(schema_change=change))
+    reader.process(make_update(record(**cells(2, "b"), more=proto_messages.ValueType(bool=True))))
+    reader.process(checkpoint())
+    reader.end()
+    assert list(reader.findings.lines()) == []
+    assert "  t: 1 row of 4 records" in list(format_reading(reader))
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ def test_valid_messages_of_a_stream_have_no_findings() -> None:
     ],
 )
 def test_invalid_message_of_a_stream_is_reported(answers: list[Any], finding: str) -> None:
-    one = reading()
-    one.read(answers)
-    one.end()
-    assert finding in "\n".join(one.findings.lines())
+    reader = make_reader()
+    reader.read(answers)
+    reader.end()
+    assert finding in "\n".join(reader.findings.lines())
 
 
 def form() -> Any:
@@ -267,8 +267,8 @@ def test_invalid_form_is_reported() -> None:
     check_form(wrong, findings)
     text = "\n".join(findings.lines())
     assert findings.rules == {6}
-    for words in ("host twice", "no label", "empty has no type", "password looks like a secret"):
-        assert words in text
+    for expected in ("host twice", "no label", "empty has no type", "password looks like a secret"):
+        assert expected in text
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_terminal_does_not_interpret_texts_of_a_server(
         ["tap-x"], "", "", destination=False, address="", seconds=1, resumes=0
     )
     assert cli.run_test(options) == 1
-    shown = capsys.readouterr().out
-    assert shown.startswith("  a\\x9b31m\\u202e: 1 row\n  of\ttwo\n")
-    assert "\x1b" not in shown
-    assert "\x07" not in shown
+    output = capsys.readouterr().out
+    assert output.startswith("  a\\x9b31m\\u202e: 1 row\n  of\ttwo\n")
+    assert "\x1b" not in output
+    assert "\x07" not in output

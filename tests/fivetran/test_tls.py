@@ -117,9 +117,9 @@ def test_plain_http_is_refused_under_fivetran(address, may, monkeypatch) -> None
     if may:
         check_https(address)
         return
-    with pytest.raises(ConfigurationError, match="plain HTTP") as refused:
+    with pytest.raises(ConfigurationError, match="plain HTTP") as caught:
         check_https(address)
-    assert "example" not in str(refused.value)
+    assert "example" not in str(caught.value)
     failure = check_connection(TapOverTls(config={"address": address}))
     assert failure is not None
     assert "plain HTTP" in failure

@@ -92,7 +92,7 @@ def test_columns_are_in_schema_order_without_system_columns():
         th.Property("a", th.IntegerType),
     ).to_dict()
     columns = build_columns(SchemaEvent(StreamId("rows"), schema, ("_sdc_row", "unknown")))
-    assert [(each.name, each.kind.type.name, each.is_key) for each in columns] == [
+    assert [(column.name, column.kind.type.name, column.is_key) for column in columns] == [
         ("unknown", "STRING", True),
         ("b", "STRING", False),
         ("_sdc_row", "LONG", True),
@@ -106,12 +106,12 @@ def test_references_are_resolved():
         "definitions": {"time": {"type": "string", "format": "date-time"}},
     }
     columns = build_columns(SchemaEvent(StreamId("rows"), schema))
-    assert [each.kind.type.name for each in columns] == ["UTC_DATETIME", "JSON"]
+    assert [column.kind.type.name for column in columns] == ["UTC_DATETIME", "JSON"]
 
 
 def test_stream_without_properties_has_one_column_for_the_record():
     columns = build_columns(SchemaEvent(StreamId("rows"), {"type": "object"}, ("record",)))
-    assert [(each.name, each.kind.type.name, each.has_record) for each in columns] == [
+    assert [(column.name, column.kind.type.name, column.has_record) for column in columns] == [
         ("record", "STRING", False),
         ("_record", "JSON", True),
     ]

@@ -70,12 +70,14 @@ class Server:
 @contextmanager
 def running(program: tuple[str, ...], **variables: str) -> Iterator[Server]:
     service = "DestinationConnector" if program[: len(SPARK)] == SPARK else "SourceConnector"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TARGET_", "TAP_", "PYTEST"))}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("TARGET_", "TAP_", "PYTEST"))
+    }
     process = subprocess.Popen(
         [*program, "--port", "0"],
         stdout=subprocess.PIPE,
         text=True,
-        env={**kept, "PYTHONPATH": str(ROOT), HOST_VARIABLE: "127.0.0.1", **variables},
+        env={**environment, "PYTHONPATH": str(ROOT), HOST_VARIABLE: "127.0.0.1", **variables},
     )
     try:
         yield Server(process, service)
@@ -178,8 +180,8 @@ def test_call_cannot_make_a_connector_write_files(tmp_path: Path) -> None:
             last = proto_messages.UpdateResponse.FromString(b"")
             with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
                 method = channel.unary_stream("/fivetran_sdk.v2.SourceConnector/Update")
-                for each in method(update, timeout=PATIENCE):
-                    last = proto_messages.UpdateResponse.FromString(each)
+                for piece in method(update, timeout=PATIENCE):
+                    last = proto_messages.UpdateResponse.FromString(piece)
             assert "a call may not set this" in last.task.message
     assert not list(tmp_path.iterdir())
     with running(SHOP, TAP_SHOP_ALLOW_SETTINGS="sqlalchemy_*") as server:
@@ -202,11 +204,11 @@ def send_concurrently(
         return list(pool.map(lambda _: server.send(rpc, request), range(calls)))
 
 
-def one_text(size: int) -> bytes:
+def text_request(size: int) -> bytes:
     return proto_messages.TestRequest(name="x" * size).SerializeToString()
 
 
-def many_values(size: int) -> bytes:
+def values_request(size: int) -> bytes:
     """Return a table whose columns take two bytes each, and hundreds in memory."""
     columns = b"\x12\x00" * (size // 2)
     return b"\x1a" + _length(len(columns)) + columns
@@ -220,7 +222,7 @@ def _length(number: int) -> bytes:
     return bytes([*parts, number])
 
 
-def one_json(size: int) -> bytes:
+def json_request(size: int) -> bytes:
     """Return a Test whose Spark settings are a list of lists."""
     return proto_messages.TestRequest(
         name="settings", configuration={"spark": "[" + "[]," * (size // 3) + "[]]"}
@@ -230,9 +232,9 @@ def one_json(size: int) -> bytes:
 @pytest.mark.parametrize(
     ("rpc", "make"),
     [
-        ("Test", one_text),
-        pytest.param("CreateTable", many_values, marks=pytest.mark.thorough),
-        pytest.param("Test", one_json, marks=pytest.mark.thorough),
+        ("Test", text_request),
+        pytest.param("CreateTable", values_request, marks=pytest.mark.thorough),
+        pytest.param("Test", json_request, marks=pytest.mark.thorough),
     ],
     ids=["text", "values", "json"],
 )
@@ -242,26 +244,26 @@ def test_many_large_requests_are_answered_within_a_memory_limit(
     """SEC2: many large requests neither exhaust the memory nor hang."""
     request = make(15 << 20)
     with running(SPARK) as server:
-        server.send("Test", one_text(1))
+        server.send("Test", text_request(1))
         before = read_memory(server.process.pid)
         answers = send_concurrently(server, rpc, request, clients=20, calls=40)
         assert grpc.StatusCode.DEADLINE_EXCEEDED not in answers
         assert read_peak_memory(server.process.pid) - before < MOST_BYTES
-        assert all(isinstance(each, bytes | grpc.StatusCode) for each in answers)
-        assert isinstance(server.send("Test", one_text(1)), bytes)
+        assert all(isinstance(answer, bytes | grpc.StatusCode) for answer in answers)
+        assert isinstance(server.send("Test", text_request(1)), bytes)
 
 
 def test_destination_refuses_a_message_of_100_megabytes() -> None:
     with running(SPARK) as server:
-        server.send("Test", one_text(1))
+        server.send("Test", text_request(1))
         before = read_memory(server.process.pid)
-        answers = send_concurrently(server, "Test", one_text(100 << 20), clients=4, calls=8)
+        answers = send_concurrently(server, "Test", text_request(100 << 20), clients=4, calls=8)
         assert set(answers) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert read_peak_memory(server.process.pid) - before < MOST_BYTES
-        assert isinstance(server.send("Test", one_text(1)), bytes)
+        assert isinstance(server.send("Test", text_request(1)), bytes)
 
 
-def state(size: int) -> bytes:
+def state_request(size: int) -> bytes:
     """Return an Update whose state is a list of lists, which is large in memory."""
     text = "[" + "[]," * (size // 3) + "[]]"
     return proto_messages.UpdateRequest(state_json=text).SerializeToString()
@@ -269,7 +271,7 @@ def state(size: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("rpc", "make"),
-    [("Test", one_text), pytest.param("Update", state, marks=pytest.mark.thorough)],
+    [("Test", text_request), pytest.param("Update", state_request, marks=pytest.mark.thorough)],
     ids=["text", "state"],
 )
 def test_connector_answers_many_large_requests_within_a_memory_limit(
@@ -277,21 +279,21 @@ def test_connector_answers_many_large_requests_within_a_memory_limit(
 ) -> None:
     request = make(15 << 20)
     with running(SHOP) as server:
-        server.send("Test", one_text(1))
+        server.send("Test", text_request(1))
         before = read_memory(server.process.pid)
         answers = send_concurrently(server, rpc, request, clients=16, calls=32)
         assert grpc.StatusCode.DEADLINE_EXCEEDED not in answers
         assert read_peak_memory(server.process.pid) - before < MOST_BYTES
-        assert all(isinstance(each, bytes | grpc.StatusCode) for each in answers)
-        assert isinstance(server.send("Test", one_text(1)), bytes)
+        assert all(isinstance(answer, bytes | grpc.StatusCode) for answer in answers)
+        assert isinstance(server.send("Test", text_request(1)), bytes)
 
 
 def test_operator_can_raise_the_message_limit_to_fivetrans() -> None:
-    words = ("--max-request", str(128 << 20), "--max-held", str(1 << 30))
-    with running((*SHOP, *words)) as server:
-        assert isinstance(server.send("Test", one_text((128 << 20) - 100)), bytes)
-        refused = server.send("Test", one_text(128 << 20))
-        assert refused is grpc.StatusCode.RESOURCE_EXHAUSTED
+    options = ("--max-request", str(128 << 20), "--max-held", str(1 << 30))
+    with running((*SHOP, *options)) as server:
+        assert isinstance(server.send("Test", text_request((128 << 20) - 100)), bytes)
+        status = server.send("Test", text_request(128 << 20))
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_idle_connections_and_calls_do_not_delay_others(
@@ -303,21 +305,21 @@ def test_idle_connections_and_calls_do_not_delay_others(
             silent = socket.create_connection(("127.0.0.1", destination.port), timeout=60)
             stack.enter_context(silent)
         method = stack.enter_context(destination.method("Test"))
-        assert method(one_text(1), timeout=PATIENCE)
+        assert method(text_request(1), timeout=PATIENCE)
         channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{destination.port}"))
         never: Any = channel.stream_unary("/fivetran_sdk.v2.DestinationConnector/Test")
         stalled = [never.future(_nothing(stack), timeout=5 * PATIENCE) for _ in range(20)]
         time.sleep(0.5)
         assert _answer_in_time(method)
-        for each in stalled:
-            each.cancel()
+        for call in stalled:
+            call.cancel()
 
 
 def _answer_in_time(method: Any) -> bytes:
     """Return the answer; repeat a call that was cancelled because its request came late."""
     end = time.monotonic() + PATIENCE
     while True:
-        call = method.future(one_text(1), timeout=PATIENCE)
+        call = method.future(text_request(1), timeout=PATIENCE)
         if call.code() is not grpc.StatusCode.CANCELLED or time.monotonic() > end:
             return bytes(call.result())
 

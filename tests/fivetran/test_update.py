@@ -30,7 +30,7 @@ from tap_core.singerlib.messages import (
     SDKBatchMessage,
     StateMessage,
 )
-from tests.fivetran.calls import Caller, Connector, selected, states, tables
+from tests.fivetran.calls import Caller, Connector, make_selection, states, tables
 from tests.fivetran.shop import PEOPLE, TapShop
 
 SHOP = Connector(TapShop)
@@ -71,30 +71,30 @@ def create_tap(stream: type[Stream]) -> type[Tap]:
 
 
 def kinds(responses: Any) -> list[str]:
-    return [one.WhichOneof("operation") for one in responses]
+    return [response.WhichOneof("operation") for response in responses]
 
 
 def apply_upserts(*parts: Any) -> dict[str, dict[Any, Any]]:
     """Return the tables of a destination after these responses."""
-    kept: dict[str, dict[Any, Any]] = {}
+    result: dict[str, dict[Any, Any]] = {}
     for responses in parts:
         for table, rows in tables(responses).items():
             for kind, row in rows:
                 assert kind == "UPSERT"
                 keys = KEYS.get(table)
                 key = tuple(row[k] for k in keys) if keys else json.dumps(row, sort_keys=True)
-                kept.setdefault(table, {})[key] = row
-    return kept
+                result.setdefault(table, {})[key] = row
+    return result
 
 
 def collect_until_error(responses: Any) -> tuple[list[Any], Exception]:
     """Return the responses before an error, and the error."""
-    found: list[Any] = []
+    collected: list[Any] = []
     try:
         for response in responses:
-            found.append(response)  # noqa: PERF402  keeps the responses before an error
+            collected.append(response)  # noqa: PERF402  keeps the responses before an error
     except Exception as error:  # noqa: BLE001  it is returned
-        return found, error
+        return collected, error
     raise AssertionError("There was no error.")
 
 
@@ -121,7 +121,7 @@ def test_first_sync_sends_every_table_and_ends_with_a_checkpoint():
     assert sent["orders"][5, 1] == {"person": 5, "number": 1, "lines": '["a","b"]'}
     assert len(sent["wide"][1,]) == 41  # rule 14: every column, null for missing values
     assert kinds(responses)[-1] == "checkpoint"
-    assert caller.noted == "4 tables, 21 rows"
+    assert caller.last_note == "4 tables, 21 rows"
 
 
 @pytest.mark.parametrize("state", [None, "", "{}", "null", " "])
@@ -146,7 +146,7 @@ def test_state_with_bookmarks_of_a_wrong_type_is_refused(state):
 def test_warning_names_the_options_for_a_state_that_the_next_request_cannot_hold():
     """Else the next sync would be refused without a reason that its user can understand."""
     responses = list(SHOP.update(caller=Caller(request_limit=100)))
-    [warning] = [one.warning.message for one in responses if one.HasField("warning")]
+    [warning] = [response.warning.message for response in responses if response.HasField("warning")]
     assert "more than a request may have (100)" in warning
     assert "--max-request" in warning
     assert states(responses)[-1]["bookmarks"].keys() == {"people", "orders", "visits", "wide"}
@@ -155,33 +155,35 @@ def test_warning_names_the_options_for_a_state_that_the_next_request_cannot_hold
 def test_messages_have_at_most_a_hundred_records():
     """F12."""
     responses = list(Connector(TapNumbers, rows=2_345).update())
-    sizes = [len(one.records.records) for one in responses]
+    sizes = [len(response.records.records) for response in responses]
     assert (sum(sizes), max(sizes), kinds(responses)[-1]) == (2_345, 100, "checkpoint")
     assert sizes[0] == 1  # the first message is sent at once
 
 
 def test_messages_of_large_records_are_limited_to_a_few_megabytes():
     responses = list(Connector(TapNumbers, rows=9, size=1_500_000).update())
-    sizes = [len(one.records.records) for one in responses if one.HasField("records")]
+    sizes = [
+        len(response.records.records) for response in responses if response.HasField("records")
+    ]
     assert sum(sizes) == 9
     assert max(sizes) <= 2
 
 
 def test_sync_can_be_resumed_from_every_checkpoint():
     """F16: the records before a checkpoint and a new sync from it are the complete tables."""
-    whole = list(SHOP.update())
-    expected = apply_upserts(whole)
-    places = [n for n, kind in enumerate(kinds(whole)) if kind == "checkpoint"]
-    assert len(places) >= PEOPLE
-    for place in places:
-        rest = Connector(TapShop).update(whole[place].checkpoint.state_json)
-        assert apply_upserts(whole[:place], rest) == expected
+    responses = list(SHOP.update())
+    expected = apply_upserts(responses)
+    positions = [n for n, kind in enumerate(kinds(responses)) if kind == "checkpoint"]
+    assert len(positions) >= PEOPLE
+    for position in positions:
+        resumed = Connector(TapShop).update(responses[position].checkpoint.state_json)
+        assert apply_upserts(responses[:position], resumed) == expected
 
 
 def test_last_state_does_not_repeat_old_records():
     last = json.dumps(states(SHOP.update())[-1])
-    again = tables(SHOP.update(last, selected({"people": True, "orders": True})))
-    assert [row["id"] for _, row in again["people"]] == [PEOPLE - 1]
+    resumed = tables(SHOP.update(last, make_selection({"people": True, "orders": True})))
+    assert [row["id"] for _, row in resumed["people"]] == [PEOPLE - 1]
 
 
 def test_checkpoint_follows_the_last_rows_although_the_state_is_unchanged():
@@ -195,20 +197,20 @@ def test_checkpoint_follows_the_last_rows_although_the_state_is_unchanged():
 def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
     """F15: with the current bookmark, never ahead of the records sent."""
     monkeypatch.setattr(update_writer.UpdateWriter, "state_seconds", 0.0)
-    wanted = selected({"people": True})
-    responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=wanted))
+    selection = make_selection({"people": True})
+    responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=selection))
     bookmarks = [
         state.get("bookmarks", {}).get("people", {}).get("replication_key_value")
         for state in states(responses)
     ]
     assert "2024-01-01T00:00:01Z" in bookmarks[:-1]
-    seen: list[str] = []
-    for one in responses:
-        seen += [f"2024-01-01T00:00:0{r.data['id'].long}Z" for r in one.records.records]
-        if one.HasField("checkpoint"):
-            [state] = states([one])
-            at = state.get("bookmarks", {}).get("people", {}).get("replication_key_value")
-            assert at is None or at in seen
+    sent: list[str] = []
+    for response in responses:
+        sent += [f"2024-01-01T00:00:0{r.data['id'].long}Z" for r in response.records.records]
+        if response.HasField("checkpoint"):
+            [state] = states([response])
+            bookmark = state.get("bookmarks", {}).get("people", {}).get("replication_key_value")
+            assert bookmark is None or bookmark in sent
 
 
 def test_full_table_stream_has_checkpoints_at_intervals(monkeypatch):
@@ -236,7 +238,7 @@ def test_activate_version_after_the_rows_sends_a_warning():
 
     responses = list(Connector(create_tap(Late)).update())
     assert [kind for kind, _ in tables(responses)["numbers"]] == ["UPSERT"] * 3
-    [warning] = [one.warning.message for one in responses if one.HasField("warning")]
+    [warning] = [response.warning.message for response in responses if response.HasField("warning")]
     assert warning.startswith("Table numbers: ")
 
 
@@ -261,8 +263,8 @@ def test_schema_change_is_sent_before_the_rows():
 
         @property
         def schema(self):
-            more = {"extra": {"type": "integer"}} if Growing.grown else {}
-            return {"properties": {"n": {"type": "integer"}, **more}}
+            added = {"extra": {"type": "integer"}} if Growing.grown else {}
+            return {"properties": {"n": {"type": "integer"}, **added}}
 
         def get_records(self, context: Any):
             yield {"n": 1, "extra": 5}
@@ -350,8 +352,8 @@ def test_error_comes_after_the_records_and_a_checkpoint():
     assert str(error) == "The source is broken for good."
     assert len(tables(responses)["people"]) == 3
     assert kinds(responses)[-1] == "checkpoint"
-    rest = SHOP.update(json.dumps(states(responses)[-1]))
-    assert apply_upserts(responses, rest) == apply_upserts(SHOP.update())
+    resumed = SHOP.update(json.dumps(states(responses)[-1]))
+    assert apply_upserts(responses, resumed) == apply_upserts(SHOP.update())
 
 
 def test_get_records_that_returns_none_is_named_with_its_stream():
@@ -514,7 +516,7 @@ def test_disconnected_caller_ends_a_blocked_sync():
 
 
 def test_queue_of_rows_is_bounded():
-    backlog, taken = BoundedByteQueue(limit=1_000), []
+    backlog, received = BoundedByteQueue(limit=1_000), []
 
     def make() -> None:
         for number in range(50):
@@ -525,31 +527,31 @@ def test_queue_of_rows_is_bounded():
     maker.start()
     for piece in backlog:
         assert len(backlog._pieces) <= 10
-        taken.append(piece[0])
+        received.append(piece[0])
     maker.join()
-    assert taken == list(range(50))
+    assert received == list(range(50))
 
 
 def test_concurrent_syncs_are_independent():
-    made = [Connector(TapShop, people=count, pause=0.01) for count in (2, 9, 5, 7)]
-    found: dict[int, int] = {}
+    connectors = [Connector(TapShop, people=count, pause=0.01) for count in (2, 9, 5, 7)]
+    counts: dict[int, int] = {}
 
     def run(number: int) -> None:
-        found[number] = len(tables(made[number].update())["people"])
+        counts[number] = len(tables(connectors[number].update())["people"])
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {0: 2, 1: 9, 2: 5, 3: 7}
+    assert counts == {0: 2, 1: 9, 2: 5, 3: 7}
 
 
 def test_log_has_one_line_per_table(caplog):
     """F2: with rows and seconds."""
     with caplog.at_level(logging.INFO, "fivetran"):
-        list(SHOP.update(selection=selected({"visits": True, "wide": True})))
-    messages = [each.getMessage().rpartition(" in ")[0] for each in caplog.records]
+        list(SHOP.update(selection=make_selection({"visits": True, "wide": True})))
+    messages = [record.getMessage().rpartition(" in ")[0] for record in caplog.records]
     assert [line for line in messages if line.startswith("Table")] == [
         "Table visits: 2 rows",
         "Table wide: 1 row",

@@ -135,8 +135,8 @@ class TapWhole(Tap):
         kinds = (Kinds, Events, Customers, Orders)
         if not self.config.get("schemas"):
             return [kind(self) for kind in kinds]
-        made = [type(kind.__name__, (kind,), {"namespace": "shop"}) for kind in kinds[:2]]
-        return [kind(self) for kind in made]
+        classes = [type(kind.__name__, (kind,), {"namespace": "shop"}) for kind in kinds[:2]]
+        return [kind(self) for kind in classes]
 
 
 @contextmanager

@@ -33,29 +33,29 @@ class Abyss(BaseException):
 
 
 def test(request, call):
-    word = request.name
-    call.note(f"the test {word}")
-    if word == "versions":
+    name = request.name
+    call.note(f"the test {name}")
+    if name == "versions":
         versions = f"{metadata.version('grpcio')} {metadata.version('protobuf')}"
         return proto_messages.TestResponse(failure=versions)
-    if word == "meet":
+    if name == "meet":
         MEETING.wait()
-    if word == "linger":
+    if name == "linger":
         getLogger("fivetran").info("lingering")
         CALLER_LEFT.wait(60)
-    if word == "stay":
+    if name == "stay":
         getLogger("fivetran").info("staying")
         time.sleep(60)
-    if word == "print":
+    if name == "print":
         print("printed")
         subprocess.run(["echo", "printed by a program"], check=True)
         warnings.warn("some warning", stacklevel=1)
         for number in range(3):
             getLogger("some.library").warning("Trying again, time %d", number)
         getLogger("some.library").info("unneeded message")
-    if word == "signal":
+    if name == "signal":
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-    raise_error(word)
+    raise_error(name)
     return proto_messages.TestResponse(success=True)
 
 
@@ -68,23 +68,23 @@ RAISED = {
 }
 
 
-def raise_error(word):
-    if word in RAISED:
-        raise RAISED[word]
+def raise_error(name):
+    if name in RAISED:
+        raise RAISED[name]
 
 
 def update(request, call):
-    word = request.state_json
+    name = request.state_json
     call.on_end(note_end)
-    if word == "meet":
+    if name == "meet":
         MEETING.wait()
     try:
         yield checkpoint(1)
         yield checkpoint(2).SerializeToString()
-        if word == "large":
+        if name == "large":
             yield bytes(2**27 + 1)
-        raise_error(word)
-        while word == "endless" and call.is_active():
+        raise_error(name)
+        while name == "endless" and call.is_active():
             time.sleep(0.01)
             yield checkpoint(3)
         call.note("1 table")
@@ -102,8 +102,8 @@ def checkpoint(number):
 
 
 def schema(request, call):
-    word = request.configuration.get("word", "")
-    raise RAISED.get(word) or ValueError(word)
+    name = request.configuration.get("name", "")
+    raise RAISED.get(name) or ValueError(name)
 
 
 def explain(error):
