@@ -31,7 +31,7 @@ def write_certificate(
         x509.IPAddress(ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
         for host in hosts
     ]
-    made = (
+    certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now + timedelta(days=starts_in))
         .not_valid_after(now + timedelta(days=starts_in + 2))
@@ -46,7 +46,7 @@ def write_certificate(
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        + made.public_bytes(serialization.Encoding.PEM)
+        + certificate.public_bytes(serialization.Encoding.PEM)
     )
     return path
 

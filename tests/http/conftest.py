@@ -75,9 +75,9 @@ class Source:
         config = members.pop("config", {})
         tap_members = members.pop("tap", {})
         kind = type("Mine", (base,), members)
-        tap = type("MyTap", (UsersTap,), {"kind": kind, **tap_members})
-        made = tap(config={"url": self.server.url, **config}, validate_config=False)
-        [stream] = made.streams.values()
+        tap_class = type("MyTap", (UsersTap,), {"kind": kind, **tap_members})
+        instance = tap_class(config={"url": self.server.url, **config}, validate_config=False)
+        [stream] = instance.streams.values()
         return stream
 
     def records(self, base: type[RESTStream] = Users, **members: Any) -> list[Any]:
@@ -86,8 +86,8 @@ class Source:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
+    with serving() as http_server:
+        yield http_server
 
 
 @pytest.fixture

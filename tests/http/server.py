@@ -66,9 +66,9 @@ class Reply:
         return (self.body if isinstance(self.body, str) else json.dumps(self.body)).encode()
 
 
-def page(*records: Any, **more: Any) -> Reply:
+def page(*records: Any, **fields: Any) -> Reply:
     """Return a page of records: a JSON object with the list ``data``."""
-    return Reply({"data": list(records), **more})
+    return Reply({"data": list(records), **fields})
 
 
 class Server:
@@ -99,10 +99,10 @@ class Server:
             time.sleep(0.01)
         return len(self.asked)
 
-    def reply(self, asked: ReceivedRequest) -> Reply:
-        self.asked.append(asked)
+    def reply(self, request: ReceivedRequest) -> Reply:
+        self.asked.append(request)
         if callable(self._script):
-            return self._script(asked)
+            return self._script(request)
         return self._script.pop(0) if len(self._script) > 1 else self._script[0]
 
 
@@ -120,14 +120,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         parts = urlsplit(self.path)
-        asked = ReceivedRequest(
+        request = ReceivedRequest(
             method=self.command,
             path=parts.path,
             query=parse_qs(parts.query, keep_blank_values=True),
             headers=dict(self.headers.items()),
             body=self.rfile.read(length),
         )
-        reply = self.test_server.reply(asked)
+        reply = self.test_server.reply(request)
         if reply.silent:
             self.test_server.closing.wait(20)
             self.close_connection = True

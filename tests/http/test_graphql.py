@@ -26,16 +26,16 @@ class Cities(GraphQLStream):
         return {"after": next_page_token, "first": 2}
 
 
-def answer(cities, **more):
-    return Reply({"data": {"cities": cities}, **more})
+def answer(cities, **fields):
+    return Reply({"data": {"cities": cities}, **fields})
 
 
 def test_query_is_wrapped_and_sent_with_its_variables(source):
     source.server.answers(answer([{"id": 1}, {"id": 2}]))
     assert source.records(Cities) == [{"id": 1}, {"id": 2}]
-    [asked] = source.server.asked
-    assert (asked.method, asked.path) == ("POST", "/graphql")
-    assert asked.json == {
+    [request] = source.server.asked
+    assert (request.method, request.path) == ("POST", "/graphql")
+    assert request.json == {
         "query": "query { cities(first: 2) { id } }",
         "variables": {"after": None, "first": 2},
     }

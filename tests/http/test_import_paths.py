@@ -31,8 +31,10 @@ def test_tap_without_http_streams_imports_no_http_client():
         "import sys, tap_core; from tap_core.streams import Stream\n"
         "print({'requests', 'urllib3', 'backoff', 'jsonpath_ng'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "set()"
 
 
 def test_stream_without_oauth_and_cursor_does_not_import_their_modules():
@@ -43,8 +45,10 @@ def test_stream_without_oauth_and_cursor_does_not_import_their_modules():
         "from tap_core.authenticators import OAuthAuthenticator, RetryPolicy\n"
         "print(OAuthAuthenticator.__name__, RetryPolicy.__name__)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["set() True", "OAuthAuthenticator RetryPolicy"]
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.splitlines() == ["set() True", "OAuthAuthenticator RetryPolicy"]
 
 
 def test_all_authenticators_can_be_imported_from_the_package():

@@ -143,7 +143,7 @@ def resolving(name: str, address: str) -> Any:
     """Return a patch of the resolver that gives an address for a name."""
     resolve = socket.getaddrinfo
 
-    def answer(host: Any, *rest: Any, **more: Any) -> Any:
-        return resolve(address if host == name else host, *rest, **more)
+    def answer(host: Any, *args: Any, **kwargs: Any) -> Any:
+        return resolve(address if host == name else host, *args, **kwargs)
 
     return patch("socket.getaddrinfo", answer)

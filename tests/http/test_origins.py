@@ -56,9 +56,9 @@ def _sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
 @pytest.fixture
 def other() -> Iterator[Server]:
     """Another server: the same host, another port."""
-    with serving() as found:
-        found.answers(page({"id": 2}))
-        yield found
+    with serving() as http_server:
+        http_server.answers(page({"id": 2}))
+        yield http_server
 
 
 def named(server: Server) -> str:
@@ -93,10 +93,10 @@ class Linked(Signed):
         return Links()
 
     def get_http_request(self, *, page: Any) -> Any:
-        asked = super().get_http_request(page=page)
-        asked.params = {}
-        asked.url = page.next_page_token or asked.url
-        return asked
+        request = super().get_http_request(page=page)
+        request.params = {}
+        request.url = page.next_page_token or request.url
+        return request
 
 
 class OlderLinked(Signed):
@@ -112,8 +112,11 @@ class OlderLinked(Signed):
 
 def seen_secrets(server: Server) -> list[str]:
     """Return the requests to a server that contained the secret or an Authorization header."""
-    texts = [f"{one.path}{one.query}{dict(one.headers)}{one.body!r}" for one in server.asked]
-    return [one for one in texts if SECRET in one or "Authorization" in one]
+    texts = [
+        f"{request.path}{request.query}{dict(request.headers)}{request.body!r}"
+        for request in server.asked
+    ]
+    return [text for text in texts if SECRET in text or "Authorization" in text]
 
 
 # Links to the next page
@@ -126,11 +129,11 @@ def test_next_link_to_another_origin_is_not_requested(server, source, other, bas
     """SEC8: a next link to another origin is refused before anything is sent."""
     for url in (other.url, named(server)):
         server.answers(page({"id": 1}, next=f"{url}/page2"))
-        with pytest.raises(UntrustedHostError) as refused:
+        with pytest.raises(UntrustedHostError) as caught:
             source.records(base, kind=kind, config={"login": SECRET})
-        assert url in str(refused.value)
-        assert "`allowed_hosts` of the stream 'users'" in str(refused.value)
-        assert SECRET not in str(refused.value)
+        assert url in str(caught.value)
+        assert "`allowed_hosts` of the stream 'users'" in str(caught.value)
+        assert SECRET not in str(caught.value)
         assert other.asked == []
         assert len(server.asked) == 1
         server.asked.clear()
@@ -139,7 +142,9 @@ def test_next_link_to_another_origin_is_not_requested(server, source, other, bas
 def test_next_link_of_the_same_origin_is_requested_with_credentials(server, source):
     server.answers(page({"id": 1}, next=f"{server.url}/page2"), page({"id": 2}))
     assert source.records(Linked) == [{"id": 1}, {"id": 2}]
-    assert [one.headers["Authorization"] for one in server.asked] == [f"Bearer {SECRET}"] * 2
+    assert [request.headers["Authorization"] for request in server.asked] == [
+        f"Bearer {SECRET}"
+    ] * 2
 
 
 def test_next_link_to_an_allowed_host_is_requested_with_credentials(server, source, other):
@@ -185,9 +190,9 @@ def test_encoded_secrets_in_a_url_or_body_count_as_credentials(server, source, o
         http_method = method
 
         def get_http_request(self, *, page: Any) -> Any:
-            asked = super().get_http_request(page=page)
-            asked.params = {"k": key} if method == "GET" else {}
-            return asked
+            request = super().get_http_request(page=page)
+            request.params = {"k": key} if method == "GET" else {}
+            return request
 
         def prepare_request_payload(self, context: Any, next_page_token: Any) -> Any:
             return {"k": key} if method == "POST" else None
@@ -209,8 +214,8 @@ def test_only_the_query_of_a_hateoas_link_is_used(server, source, other):
         return {"p": token.query} if token else {}
 
     server.answers(page({"id": 1}, next=f"{other.url}/page2?p=2"), page({"id": 2}))
-    made = {"get_new_paginator": lambda _: Walk(), "get_url_params": params}
-    assert source.records(Signed, **made) == [{"id": 1}, {"id": 2}]
+    members = {"get_new_paginator": lambda _: Walk(), "get_url_params": params}
+    assert source.records(Signed, **members) == [{"id": 1}, {"id": 2}]
     assert other.asked == []
 
 
@@ -225,7 +230,7 @@ def test_first_page_may_be_at_any_origin_that_the_author_returns(server, source,
         return f"{other.url}/reports"
 
     assert source.records(Linked, get_url=get_url) == [{"id": 1}, {"id": 2}]
-    assert [one.path for one in other.asked] == ["/reports", "/2"]
+    assert [request.path for request in other.asked] == ["/reports", "/2"]
     other.answers(page({"id": 1}, next=f"{named(other)}/2"))
     with pytest.raises(UntrustedHostError):
         source.records(Linked, get_url=get_url)
@@ -243,9 +248,9 @@ class Child(Signed):
 
 def child(source: Source, base: Any, **members: Any) -> Any:
     """Return a stream that is a child of the stream ``Users``."""
-    made = source.stream(base, **members)
-    made.parent_stream_type = Users
-    return made
+    stream = source.stream(base, **members)
+    stream.parent_stream_type = Users
+    return stream
 
 
 def test_url_from_a_parent_record_must_be_an_allowed_host(server, source, other):
@@ -282,10 +287,10 @@ def test_redirect_to_another_origin_is_not_followed(server, source, other, statu
     """SEC8: a redirect of a signed request to another origin is refused."""
     for url in (other.url, named(server)):
         server.answers(redirect(f"{url}/elsewhere", status))
-        with pytest.raises(UntrustedHostError) as refused:
+        with pytest.raises(UntrustedHostError) as caught:
             source.records(Signed, kind=kind, config={"login": SECRET})
-        assert url in str(refused.value)
-        assert SECRET not in str(refused.value)
+        assert url in str(caught.value)
+        assert SECRET not in str(caught.value)
         assert other.asked == []
         assert len(server.asked) == 1
         server.asked.clear()
@@ -295,8 +300,8 @@ def test_redirect_to_another_origin_is_not_followed(server, source, other, statu
 def test_redirect_within_the_origin_keeps_the_credentials(server, source, status):
     server.answers(redirect("/there", status), page({"id": 1}))
     assert source.records(Signed, kind="header") == [{"id": 1}]
-    assert [one.path for one in server.asked] == ["/users", "/there"]
-    assert [one.headers["X-Any-Name"] for one in server.asked] == [SECRET] * 2
+    assert [request.path for request in server.asked] == ["/users", "/there"]
+    assert [request.headers["X-Any-Name"] for request in server.asked] == [SECRET] * 2
 
 
 def test_netrc_file_does_not_replace_credentials_on_a_redirect(
@@ -334,11 +339,11 @@ def test_redirect_past_the_proxy_sends_no_credentials_of_the_proxy(
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     is_direct = location.startswith("{")
     server.answers(redirect(location.format(other.url if is_direct else "other")), page({"id": 2}))
-    found = source.records(url_base="http://api.invalid", authenticator=SimpleAuthenticator())
-    assert found == [{"id": 2}]
-    through = ["Proxy-Authorization" in one.headers for one in server.asked]
+    records = source.records(url_base="http://api.invalid", authenticator=SimpleAuthenticator())
+    assert records == [{"id": 2}]
+    through = ["Proxy-Authorization" in request.headers for request in server.asked]
     assert through == [True] * (1 if is_direct else 2)
-    assert not [one for one in other.asked if "Proxy-Authorization" in one.headers]
+    assert not [request for request in other.asked if "Proxy-Authorization" in request.headers]
 
 
 def test_redirect_of_a_request_without_credentials_is_followed(server, source, other):
@@ -425,27 +430,27 @@ def test_redirect_loop_is_an_error(server, source):
 
 
 def test_response_has_the_history_and_final_url_of_redirects(server, source):
-    kept: list[requests.Response] = []
+    responses: list[requests.Response] = []
 
     def parse_response(self: Any, response: requests.Response) -> Any:
-        kept.append(response)
+        responses.append(response)
         return response.json()["data"]
 
     server.answers(redirect("/a"), redirect("b"), page({"id": 1}))
     source.records(Signed, parse_response=parse_response)
-    assert [one.status_code for one in kept[0].history] == [302, 302]
-    assert kept[0].url == f"{server.url}/b"
+    assert [previous.status_code for previous in responses[0].history] == [302, 302]
+    assert responses[0].url == f"{server.url}/b"
 
 
 def test_redirects_of_a_custom_session_are_checked(server, source, other):
     class Own(requests.Session):
         """Session that sends requests like one of the requests library."""
 
-    own = Own()
+    session = Own()
     server.answers(redirect(f"{other.url}/elsewhere"))
     with pytest.raises(UntrustedHostError):
-        source.records(Signed, requests_session=own)
-    own.close()
+        source.records(Signed, requests_session=session)
+    session.close()
     assert other.asked == []
 
 
@@ -459,17 +464,17 @@ def certificate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def secure(certificate: Path) -> Iterator[Server]:
-    with serving(over_tls(certificate)) as found:
-        yield found
+    with serving(over_tls(certificate)) as http_server:
+        yield http_server
 
 
 @pytest.mark.parametrize("signs", [True, False])
 @pytest.mark.parametrize("allowed", [True, False])
-@pytest.mark.parametrize("how", ["link", "redirect"])
-def test_https_never_falls_back_to_http(secure, certificate, other, signs, allowed, how):
+@pytest.mark.parametrize("via", ["link", "redirect"])
+def test_https_never_falls_back_to_http(secure, certificate, other, signs, allowed, via):
     """SEC9: HTTPS never falls back to HTTP, by no link and no redirect."""
     link = page({"id": 1}, next=f"{other.url}/2")
-    secure.answers(link if how == "link" else redirect(f"{other.url}/2"))
+    secure.answers(link if via == "link" else redirect(f"{other.url}/2"))
     session = requests.Session()
     session.verify = str(certificate)
     members = {"allowed_hosts": [other.url] if allowed else [], "requests_session": session}
@@ -525,8 +530,8 @@ def test_redirect_to_plain_http_is_refused_if_https_is_required(server, source, 
     ],
 )
 def test_origin_is_parsed_as_the_http_client_parses_it(url, origin):
-    found = declared_origin(url)
-    assert (str(found) if found else None) == origin
+    result = declared_origin(url)
+    assert (str(result) if result else None) == origin
 
 
 def test_origin_requires_a_host():
@@ -581,8 +586,8 @@ def test_extra_requests_of_a_stream_are_checked(server, source, other):
     class Details(Signed):
         def parse_response(self, response: requests.Response) -> Any:
             for row in response.json()["data"]:
-                asked = self.build_prepared_request(method="GET", url=row["url"])
-                yield self._request(asked, None).json()["data"][0]
+                request = self.build_prepared_request(method="GET", url=row["url"])
+                yield self._request(request, None).json()["data"][0]
 
     server.answers(page({"url": f"{other.url}/1"}))
     with pytest.raises(UntrustedHostError):
@@ -619,15 +624,15 @@ def test_rest_and_graphql_streams_share_the_origin_check():
 
 
 def test_sent_request_has_no_hooks_of_the_origin_check(server, source):
-    kept: list[requests.Response] = []
+    responses: list[requests.Response] = []
 
     def parse_response(self: Any, response: requests.Response) -> Any:
-        kept.append(response)
+        responses.append(response)
         return ()
 
     server.answers(redirect("/there"), page())
     source.records(Signed, parse_response=parse_response)
-    assert kept[0].request.hooks == {"response": []}
+    assert responses[0].request.hooks == {"response": []}
 
 
 def test_digest_authentication_works_within_the_response_limits(server, source):
@@ -636,8 +641,8 @@ def test_digest_authentication_works_within_the_response_limits(server, source):
     class Digest(Users):
         authenticator = requests.auth.HTTPDigestAuth("me", "password")  # type: ignore[assignment]
 
-    def answer(asked: ReceivedRequest) -> Reply:
-        if "Authorization" in asked.headers:
+    def answer(request: ReceivedRequest) -> Reply:
+        if "Authorization" in request.headers:
             return page({"id": 1})
         challenge = 'Digest realm="r", nonce="n", qop="auth"'
         return Reply(b"", status=401, headers={"WWW-Authenticate": challenge})
@@ -676,7 +681,7 @@ def test_settings_of_the_session_precede_the_certificates_of_the_environment(
 
 
 @pytest.mark.parametrize(
-    ("made", "is_listed", "expected"),
+    ("options", "is_listed", "expected"),
     [
         ({}, False, "The certificate of the source is not trusted: to trust it, write it"),
         ({"starts_in": -9}, True, "The certificate of the source has expired"),
@@ -685,9 +690,9 @@ def test_settings_of_the_session_precede_the_certificates_of_the_environment(
     ],
 )
 def test_rejected_certificate_is_explained_and_not_retried(
-    tmp_path, monkeypatch, made, is_listed, expected
+    tmp_path, monkeypatch, options, is_listed, expected
 ):
-    path = write_certificate(tmp_path, **made)
+    path = write_certificate(tmp_path, **options)
     if is_listed:
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(path))
     with serving(over_tls(path)) as server:

@@ -14,8 +14,12 @@ from tests.http.server import Reply, page
 
 def test_next_page_token_is_read_from_the_body(source):
     source.server.answers(page({"id": 1}, next="b"), page({"id": 2}, next="c"), page({"id": 3}))
-    assert [one["id"] for one in source.records()] == [1, 2, 3]
-    assert [asked.query for asked in source.server.asked] == [{}, {"page": ["b"]}, {"page": ["c"]}]
+    assert [record["id"] for record in source.records()] == [1, 2, 3]
+    assert [request.query for request in source.server.asked] == [
+        {},
+        {"page": ["b"]},
+        {"page": ["c"]},
+    ]
 
 
 @pytest.mark.parametrize("token", ["b", 7, 1.5, {"after": [3]}])
@@ -71,7 +75,7 @@ def test_paginator_may_continue_after_an_empty_page(source):
 
     source.server.answers(page({"id": 1}), page(), page({"id": 3}))
     assert len(source.records(get_new_paginator=lambda self: Patient(1))) == 2
-    assert [asked.query["page"] for asked in source.server.asked] == [["1"], ["2"], ["3"]]
+    assert [request.query["page"] for request in source.server.asked] == [["1"], ["2"], ["3"]]
 
 
 def test_stream_without_a_paginator_requests_one_page(source):
@@ -105,8 +109,8 @@ def test_repeated_page_token_is_a_loop_error(source):
 
 
 def test_alternating_page_tokens_are_a_loop_error(source):
-    def script(asked):
-        return page({"id": 1}, next="a" if asked.query == {"page": ["b"]} else "b")
+    def script(request):
+        return page({"id": 1}, next="a" if request.query == {"page": ["b"]} else "b")
 
     source.server.answers_by(script)
     with pytest.raises(RuntimeError, match="Loop detected in pagination"):
@@ -121,7 +125,7 @@ def test_same_request_may_be_repeated_if_its_page_changes(source):
         def has_more(self, response):
             return self.count < 6
 
-    def script(asked):
+    def script(request):
         return page({"id": next(numbers)})
 
     source.server.answers_by(script)

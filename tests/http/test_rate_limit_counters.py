@@ -48,8 +48,10 @@ def test_no_time_window_exceeds_a_moving_rate_limit(pauses, limit, seconds):
         patch.setattr(time, "monotonic", clock)
         for pause in pauses:
             clock.seconds += pause
-            while not (place := counters.reserve("a", terms("moving", (limit, seconds)))).is_taken:
-                clock.seconds += place.wait + 1e-9
+            while not (
+                reservation := counters.reserve("a", terms("moving", (limit, seconds)))
+            ).is_taken:
+                clock.seconds += reservation.wait + 1e-9
             sent.append(clock.seconds)
     for moment in sent:
         assert sum(moment <= other < moment + seconds - 1e-6 for other in sent) <= limit
@@ -93,20 +95,20 @@ class Shared(InProcessCounters):
 
 @pytest.fixture
 def waits(monkeypatch):
-    noted: list[float] = []
-    monkeypatch.setattr(time, "sleep", noted.append)
-    return noted
+    seconds: list[float] = []
+    monkeypatch.setattr(time, "sleep", seconds.append)
+    return seconds
 
 
 def test_taps_with_shared_counters_share_the_rate_limit(now, waits):
     """Earlier requests of the process do not count; both taps of a job use one rate limit."""
-    one, other, counters = Owner(), Owner(), Shared()
-    wait_for_slot(one, "users", None)
-    for owner in (one, other):
+    first, second, counters = Owner(), Owner(), Shared()
+    wait_for_slot(first, "users", None)
+    for owner in (first, second):
         use_shared_counters(owner, counters)
         assert get_counters(owner) is counters
-    wait_for_slot(one, "users", 2.0)
-    wait_for_slot(other, "users", 2.0)
+    wait_for_slot(first, "users", 2.0)
+    wait_for_slot(second, "users", 2.0)
     assert waits == [0.5, 0.25]
 
 
@@ -123,13 +125,13 @@ def test_retry_after_of_a_429_delays_all_taps_with_shared_counters(
         status_code = status
         headers = {"Retry-After": "20"}
 
-    one, other = Unlimited(), Unlimited()
-    use_shared_counters(one, counters)
-    use_shared_counters(other, counters)
-    report_retry_after(one, "users", Response())
-    wait_for_slot(other, "orders", None)
+    first, second = Unlimited(), Unlimited()
+    use_shared_counters(first, counters)
+    use_shared_counters(second, counters)
+    report_retry_after(first, "users", Response())
+    wait_for_slot(second, "orders", None)
     assert sum(waits) == 0
-    wait_for_slot(other, "users", None)
+    wait_for_slot(second, "users", None)
     assert sum(waits) == waited
 
 

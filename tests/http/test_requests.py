@@ -30,7 +30,7 @@ def one_page(source):
     return source
 
 
-def asked_by(source, **members):
+def sent_request(source, **members):
     assert source.records(**members) == [ONE]
     return source.server.asked[-1]
 
@@ -62,17 +62,17 @@ def test_value_that_leads_to_another_path_is_an_error(one_page, value, path):
 
 def test_constructor_accepts_path_name_and_method(one_page):
     stream = one_page.stream()
-    made = type(stream)(stream._tap, "other", {"properties": {}}, "/other", http_method="PUT")
-    assert (made.name, made.path, made.http_method) == ("other", "/other", "PUT")
-    made.http_method = "POST"
-    assert made.http_method == "POST"
-    assert list(made.get_records(None)) == [ONE]
+    changed = type(stream)(stream._tap, "other", {"properties": {}}, "/other", http_method="PUT")
+    assert (changed.name, changed.path, changed.http_method) == ("other", "/other", "PUT")
+    changed.http_method = "POST"
+    assert changed.http_method == "POST"
+    assert list(changed.get_records(None)) == [ONE]
     assert one_page.server.asked[0].method == "POST"
 
 
 def test_rest_method_still_works_with_a_deprecation_warning(one_page):
     with pytest.warns(SingerSDKDeprecationWarning, match="http_method"):
-        assert asked_by(one_page, rest_method="PUT").method == "PUT"
+        assert sent_request(one_page, rest_method="PUT").method == "PUT"
 
 
 def test_query_parameter_is_omitted_for_none_and_repeated_for_a_list(one_page):
@@ -84,15 +84,21 @@ def test_query_parameter_is_omitted_for_none_and_repeated_for_a_list(one_page):
         "e": True,
         "f": Decimal("1.50"),
     }
-    asked = asked_by(one_page, get_url_params=lambda self, context, token: params)
-    assert asked.query == {"b": ["1", "2"], "c": ["x"], "d": ["é &"], "e": ["True"], "f": ["1.50"]}
-    assert asked_by(one_page, get_url_params=lambda self, context, token: None).query == {}
+    request = sent_request(one_page, get_url_params=lambda self, context, token: params)
+    assert request.query == {
+        "b": ["1", "2"],
+        "c": ["x"],
+        "d": ["é &"],
+        "e": ["True"],
+        "f": ["1.50"],
+    }
+    assert sent_request(one_page, get_url_params=lambda self, context, token: None).query == {}
 
 
 def test_query_string_is_sent_unchanged(one_page):
     with pytest.warns(SingerSDKDeprecationWarning, match="safe_query_chars"):
-        asked = asked_by(one_page, get_url_params=lambda self, context, token: "a=(1)&a=2")
-    assert asked.query == {"a": ["(1)", "2"]}
+        request = sent_request(one_page, get_url_params=lambda self, context, token: "a=(1)&a=2")
+    assert request.query == {"a": ["(1)", "2"]}
 
 
 def test_safe_query_chars_are_not_percent_encoded():
@@ -102,27 +108,27 @@ def test_safe_query_chars_are_not_percent_encoded():
 
 
 def test_get_http_request_can_change_query_and_headers(one_page):
-    def mine(self, *, page):
+    def override(self, *, page):
         request = super(type(self), self).get_http_request(page=page)
         request.params["token"] = f"{page.stream_context}-{page.next_page_token}"
         request.headers["X-Mine"] = "1"
         return request
 
-    asked = asked_by(one_page, get_http_request=mine)
-    assert asked.query == {"token": ["None-None"]}
-    assert asked.headers["X-Mine"] == "1"
+    received = sent_request(one_page, get_http_request=override)
+    assert received.query == {"token": ["None-None"]}
+    assert received.headers["X-Mine"] == "1"
     assert PageContext({"a": 1}, 2) == PageContext(stream_context={"a": 1}, next_page_token=2)
 
 
 def test_prepare_request_still_works_with_a_deprecation_warning(one_page):
-    def mine(self, context, next_page_token):
+    def override(self, context, next_page_token):
         request = super(type(self), self).prepare_request(context, next_page_token)
         request.headers["X-Mine"] = "older"
         return request
 
     with pytest.warns(SingerSDKDeprecationWarning, match="prepare_request is deprecated"):
-        asked = asked_by(one_page, prepare_request=mine, payload_as_json=False)
-    assert asked.headers["X-Mine"] == "older"
+        received = sent_request(one_page, prepare_request=override, payload_as_json=False)
+    assert received.headers["X-Mine"] == "older"
 
 
 @pytest.mark.parametrize(
@@ -138,31 +144,31 @@ def test_prepare_request_still_works_with_a_deprecation_warning(one_page):
     ],
 )
 def test_payload_is_encoded_as_json_form_or_raw_bytes(one_page, data, as_json, sent, kind):
-    asked = asked_by(
+    request = sent_request(
         one_page,
         http_method="POST",
         payload_as_json=as_json,
         prepare_request_payload=lambda self, context, token: data,
     )
-    assert (asked.body, asked.headers.get("Content-Type")) == (sent, kind)
+    assert (request.body, request.headers.get("Content-Type")) == (sent, kind)
 
 
 def test_content_type_of_the_author_is_kept_for_a_body_with_decimals(one_page):
-    asked = asked_by(
+    request = sent_request(
         one_page,
         http_method="POST",
         http_headers={"Content-Type": "application/vnd.x+json"},
         prepare_request_payload=lambda self, context, token: {"a": Decimal(1)},
     )
-    assert asked.headers["Content-Type"] == "application/vnd.x+json"
+    assert request.headers["Content-Type"] == "application/vnd.x+json"
 
 
 def test_requests_have_a_user_agent_that_can_be_overridden(one_page):
-    assert asked_by(one_page).headers["User-Agent"].startswith("tap-core/")
-    mine = asked_by(one_page, config={"user_agent": "mine/1"})
-    assert mine.headers["User-Agent"] == "mine/1"
+    assert sent_request(one_page).headers["User-Agent"].startswith("tap-core/")
+    request = sent_request(one_page, config={"user_agent": "mine/1"})
+    assert request.headers["User-Agent"] == "mine/1"
     headers = {"user-agent": "theirs/2"}
-    assert asked_by(one_page, http_headers=headers).headers["user-agent"] == "theirs/2"
+    assert sent_request(one_page, http_headers=headers).headers["user-agent"] == "theirs/2"
     assert headers == {"user-agent": "theirs/2"}
 
 
@@ -234,17 +240,17 @@ def test_each_stream_has_its_own_session(one_page):
 
 
 def test_authenticator_is_applied_before_each_try(one_page):
-    seen = []
+    values = []
 
     def authenticator(request):
-        seen.append(request.headers.get("X-Auth"))
-        request.headers["X-Auth"] = str(len(seen))
+        values.append(request.headers.get("X-Auth"))
+        request.headers["X-Auth"] = str(len(values))
         return request
 
     one_page.server.answers(Reply("", 500), page(ONE))
-    asked_by(one_page, authenticator=property(lambda self: authenticator))
-    assert seen == [None, "1", "2"]
-    assert [asked.headers["X-Auth"] for asked in one_page.server.asked] == ["2", "3"]
+    sent_request(one_page, authenticator=property(lambda self: authenticator))
+    assert values == [None, "1", "2"]
+    assert [received.headers["X-Auth"] for received in one_page.server.asked] == ["2", "3"]
 
 
 # Costs and metrics
@@ -272,7 +278,7 @@ def test_sync_costs_of_a_kind_are_kept_if_a_later_request_has_costs_of_another_k
 
 
 def measured(caplog, metric):
-    points = [one.args[0] for one in caplog.records if one.msg == "METRIC: %s"]
+    points = [record.args[0] for record in caplog.records if record.msg == "METRIC: %s"]
     return [point for point in points if point.metric is metric]
 
 
@@ -299,7 +305,7 @@ def test_requests_emit_count_and_duration_metrics(one_page, caplog):
 
 def test_request_metrics_can_be_disabled(one_page, caplog):
     caplog.set_level(logging.INFO)
-    asked_by(one_page, _LOG_REQUEST_METRICS=False)
+    sent_request(one_page, _LOG_REQUEST_METRICS=False)
     assert not measured(caplog, metrics.Metric.HTTP_REQUEST_DURATION)
 
 
@@ -363,7 +369,7 @@ def test_error_before_the_first_request_names_the_stream(source):
 
 
 @pytest.mark.parametrize(
-    ("is_signed", "value", "found"),
+    ("is_signed", "value", "reason"),
     [
         (True, "t-1\n", "a line break"),
         (True, "t€", "a character that is not in ISO 8859-1"),
@@ -371,7 +377,7 @@ def test_error_before_the_first_request_names_the_stream(source):
         (False, " t-1", "a space at its start"),
     ],
 )
-def test_header_that_cannot_be_sent_is_named_without_its_value(source, is_signed, value, found):
+def test_header_that_cannot_be_sent_is_named_without_its_value(source, is_signed, value, reason):
     """A token is often copied with a line break; http.client does not name the header."""
 
     def sign(request):
@@ -383,7 +389,7 @@ def test_header_that_cannot_be_sent_is_named_without_its_value(source, is_signed
     )
     with pytest.raises(requests.exceptions.InvalidHeader) as failed:
         source.records(**members)
-    assert f"header 'X-Token' cannot be sent, because its value has {found}" in str(failed.value)
+    assert f"header 'X-Token' cannot be sent, because its value has {reason}" in str(failed.value)
     assert "[stream 'users'" in str(failed.value)
     assert value.strip() not in str(failed.value)
     assert summarize_error(failed.value) == str(failed.value)
@@ -401,8 +407,8 @@ def behind_a_proxy(source, monkeypatch):
 
 def test_each_host_uses_the_proxy_of_the_environment_for_it(behind_a_proxy):
     source = behind_a_proxy
-    far, near = "http://api.example.test", source.server.url
-    turns = {None: far, "2": near, "3": far, "4": near}
+    remote, local = "http://api.example.test", source.server.url
+    turns = {None: remote, "2": local, "3": remote, "4": local}
 
     def get_alternating_request(self, *, page):
         request = RESTStream.get_http_request(self, page=page)
@@ -411,8 +417,8 @@ def test_each_host_uses_the_proxy_of_the_environment_for_it(behind_a_proxy):
 
     source.server.answers(*(page(ONE, next=token) for token in ("2", "3", "4", None)))
     assert source.records(get_http_request=get_alternating_request) == [ONE] * 4
-    hosts = [asked.headers["Host"] for asked in source.server.asked]
-    assert [f"http://{host}" for host in hosts] == [far, near, far, near]
+    hosts = [received.headers["Host"] for received in source.server.asked]
+    assert [f"http://{host}" for host in hosts] == [remote, local, remote, local]
 
 
 def test_proxy_of_the_environment_may_lack_a_scheme(behind_a_proxy, monkeypatch):
@@ -425,21 +431,21 @@ def test_proxy_of_the_environment_may_lack_a_scheme(behind_a_proxy, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("proxy", "shown"),
+    ("proxy", "expected"),
     [
         ("http://me:pa55word@proxy:99999", "is not a valid URL"),
         ("foo://proxy:1", "must be a URL such as"),
         ("socks5://me:pa55word@127.0.0.1:9", "pip install 'requests[socks]'"),
     ],
 )
-def test_unusable_proxy_is_named_without_its_password(behind_a_proxy, monkeypatch, proxy, shown):
+def test_unusable_proxy_is_named_without_its_password(behind_a_proxy, monkeypatch, proxy, expected):
     monkeypatch.setenv("http_proxy", proxy)
     monkeypatch.setitem(sys.modules, "socks", None)
     with pytest.raises(requests.exceptions.InvalidProxyURL) as failed:
         behind_a_proxy.records(config={"url": "http://api.example.test"})
     summary = summarize_error(failed.value)
     assert summary.startswith("The proxy '")
-    assert shown in summary
+    assert expected in summary
     assert "pa55word" not in summary
     assert failure_type(failed.value) == "config_error"
 
@@ -458,7 +464,7 @@ def test_proxy_that_refuses_a_connection_is_asked_once_and_named(
     def refuse(_server, connection):
         connection.sendall(f"HTTP/1.1 {reason}\r\nContent-Length: 0\r\n\r\n".encode())
 
-    far, session = {"url": "https://api.example.test"}, requests.Session()
+    config, session = {"url": "https://api.example.test"}, requests.Session()
     with raw_server(refuse) as proxy:
         address = proxy.url.replace("//", "//me:pa55word@")
         if is_set_by_tap:
@@ -466,7 +472,7 @@ def test_proxy_that_refuses_a_connection_is_asked_once_and_named(
         else:
             monkeypatch.setenv("https_proxy", address)
         with pytest.raises(requests.exceptions.ProxyError) as failed:
-            source.records(config=far, requests_session=property(lambda _: session))
+            source.records(config=config, requests_session=property(lambda _: session))
     assert len(proxy.requests) == 1
     summary = summarize_error(failed.value)
     assert summary.startswith(f"The proxy '{proxy.url}' {expected}")
@@ -476,7 +482,7 @@ def test_proxy_that_refuses_a_connection_is_asked_once_and_named(
 
 def test_proxy_settings_of_a_custom_session_are_kept(behind_a_proxy):
     source = behind_a_proxy
-    far = {"config": {"url": "http://api.example.test"}}
+    options = {"config": {"url": "http://api.example.test"}}
 
     class Trusting(requests.Session):
         def send(self, request, **kwargs):
@@ -491,7 +497,7 @@ def test_proxy_settings_of_a_custom_session_are_kept(behind_a_proxy):
 
     source.server.answers(page(ONE))
     for session in (Trusting(), wary()):
-        assert source.records(requests_session=session, **far) == [ONE]
+        assert source.records(requests_session=session, **options) == [ONE]
         assert source.server.asked[-1].headers["Host"] == "api.example.test"
 
 
@@ -508,14 +514,14 @@ def test_https_address_of_a_server_without_tls_is_an_error_of_the_configuration(
 
 
 def test_stream_may_have_own_members_for_sending_and_reading(source):
-    own = ("_build_request", "_check_body", "_get_reader", "_parse_checked", "_plan", "_proxies")
-    own += ("_reader", "_record_filter", "_secrets", "_send")
+    names = ("_build_request", "_check_body", "_get_reader", "_parse_checked", "_plan", "_proxies")
+    names += ("_reader", "_record_filter", "_secrets", "_send")
     source.server.answers(page(ONE))
     stream = source.stream()
-    for name in own:
+    for name in names:
         setattr(stream, name, name)
     assert list(stream._sync_records(write_messages=False)) == [ONE]
-    assert [getattr(stream, name) for name in own] == list(own)
+    assert [getattr(stream, name) for name in names] == list(names)
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,13 @@ LOGIN = "<html><title>Sign in</title><script>var token='s3cr3t-9';</script>Welco
 
 
 def response(body: bytes, kind: str = "application/json", status: int = 200) -> requests.Response:
-    made = requests.Response()
-    made.status_code = status
-    made._content = body
-    made.headers["Content-Type"] = kind
-    made.headers["Content-Length"] = str(len(body))
-    made.encoding = requests.utils.get_encoding_from_headers(made.headers)
-    return made
+    result = requests.Response()
+    result.status_code = status
+    result._content = body
+    result.headers["Content-Type"] = kind
+    result.headers["Content-Length"] = str(len(body))
+    result.encoding = requests.utils.get_encoding_from_headers(result.headers)
+    return result
 
 
 def test_json_numbers_keep_all_digits(source):
@@ -59,8 +59,11 @@ def test_json_body_is_decoded_once(source, monkeypatch):
         return read(self, *arguments)
 
     monkeypatch.setattr(JSONResponse, "read", counting)
-    for again in ("tap_core.http.response.json.loads", "tap_core.http.response.JSONResponse.json"):
-        monkeypatch.setattr(again, lambda *_, **__: pytest.fail("decoded again"))
+    for function in (
+        "tap_core.http.response.json.loads",
+        "tap_core.http.response.JSONResponse.json",
+    ):
+        monkeypatch.setattr(function, lambda *_, **__: pytest.fail("decoded again"))
     source.server.answers(page({"id": 1}, next="b"), page({"id": 2}))
     assert source.records() == [{"id": 1}, {"id": 2}]
     assert len(decoded) == 2
@@ -127,10 +130,10 @@ def test_response_subclasses_of_other_libraries_are_not_replaced():
 
 def test_hooks_of_the_author_can_read_the_body_again(source):
     def next_token(self, response, previous_token):
-        found = response.json()
-        assert found["ratio"] == 0.5
-        assert type(found["ratio"]) is float
-        return found.get("then")
+        document = response.json()
+        assert document["ratio"] == 0.5
+        assert type(document["ratio"]) is float
+        return document.get("then")
 
     def post(self, response):
         for row in super(type(self), self).parse_response(response):
@@ -171,8 +174,8 @@ def test_html_body_is_an_error_without_retry(source):
 
 
 def test_redirect_to_a_login_page_is_named_in_the_error(source):
-    def script(asked):
-        if asked.path == "/login":
+    def script(request):
+        if request.path == "/login":
             return Reply(LOGIN, headers={"Content-Type": "text/html"})
         return Reply("", 302, {"Location": "/login?return_token=s3cr3t-1&next=/users"})
 
@@ -286,8 +289,8 @@ def test_json_error_in_custom_parse_response_names_stream_and_request(source):
         yield from response.json()["data"]
 
     source.server.answers(Reply(LOGIN, headers={"Content-Type": "text/html"}))
-    found = r"The response is not JSON but text/html.*Welcome.*stream 'users', GET http"
-    with pytest.raises(requests.exceptions.JSONDecodeError, match=found) as caught:
+    pattern = r"The response is not JSON but text/html.*Welcome.*stream 'users', GET http"
+    with pytest.raises(requests.exceptions.JSONDecodeError, match=pattern) as caught:
         source.records(parse_response=own)
     assert is_known_error(caught.value)
     assert "s3cr3t" not in str(caught.value)

@@ -42,8 +42,8 @@ SHORT = {"max_response_seconds": 1.0}
 """Half of this time without a byte counts as a lost connection: send pieces more often."""
 
 
-def members(server: RawServer, **more: Any) -> dict[str, Any]:
-    return {"url_base": server.url, **more}
+def members(server: RawServer, **overrides: Any) -> dict[str, Any]:
+    return {"url_base": server.url, **overrides}
 
 
 # Size
@@ -52,11 +52,11 @@ def members(server: RawServer, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("chunked", [True, False])
 def test_too_large_response_is_rejected_with_the_limit_and_stream(server, source, chunked):
     server.answers(Reply({"data": [{"id": 1}], "more": "x" * 1_000}, chunked=chunked))
-    with pytest.raises(ResponseTooLargeError) as refused:
+    with pytest.raises(ResponseTooLargeError) as caught:
         source.records(**SMALL)
-    assert "larger than 1,000 bytes" in str(refused.value)
-    assert "raise max_response_bytes" in str(refused.value)
-    assert "stream 'users'" in str(refused.value)
+    assert "larger than 1,000 bytes" in str(caught.value)
+    assert "raise max_response_bytes" in str(caught.value)
+    assert "stream 'users'" in str(caught.value)
     assert len(server.asked) == 1
     if not chunked:
         assert source.records(max_response_bytes=2_000) == [{"id": 1}]
@@ -91,16 +91,16 @@ def test_invalid_content_length_does_not_lift_the_size_limit(length):
         connection.sendall(b'{"data": [' + b" " * 2_000)
         server.drip(connection, b" " * 2_000, 0.02)
 
-    seen: list[int] = []
+    lengths: list[int] = []
 
     def validate_response(self: Any, response: requests.Response) -> None:
-        seen.append(len(response.content))
+        lengths.append(len(response.content))
 
     with raw_server(write) as server, pytest.raises(Exception):  # noqa: B017,PT011
         Source(server).records(  # type: ignore[arg-type]
             **members(server, timeout=2, validate_response=validate_response, **SMALL)
         )
-    assert max(seen, default=0) <= 1_000
+    assert max(lengths, default=0) <= 1_000
 
 
 @pytest.mark.parametrize("charset", ["punycode", "IDNA", "undefined", "\0"])
@@ -116,9 +116,9 @@ def test_body_is_not_decoded_by_a_codec_for_names_of_hosts(server, source, chars
         yield from response.json()["data"]
 
     began = time.process_time()
-    for own in ({}, {"parse_response": parse_response}):
+    for overrides in ({}, {"parse_response": parse_response}):
         with pytest.raises((FatalAPIError, RetriableAPIError)):
-            source.records(backoff_max_tries=lambda _: 1, **own)
+            source.records(backoff_max_tries=lambda _: 1, **overrides)
     server.answers(Reply(b'{"data": [{"id": "\xc3\xa9"}]}', 200, kind))
     assert source.records() == [{"id": "\u00e9"}]
     assert time.process_time() - began < 10
@@ -217,18 +217,18 @@ WORST = {
 
 @pytest.mark.parametrize(
     "kind",
-    ["objects", *(pytest.param(one, marks=pytest.mark.thorough) for one in sorted(WORST))],
+    ["objects", *(pytest.param(name, marks=pytest.mark.thorough) for name in sorted(WORST))],
 )
 def test_largest_allowed_response_needs_less_than_600_megabytes(kind):
     """SEC13: with the defaults no response takes more than 600 MB of memory."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _PEAK, kind],
         capture_output=True,
         text=True,
         timeout=600,
         check=True,
     )
-    outcome, sizes = done.stdout.splitlines()
+    outcome, sizes = process.stdout.splitlines()
     peak, _ = map(int, sizes.split())
     assert outcome.startswith("records") == (kind != "refused"), outcome
     assert peak < 600, outcome
@@ -245,10 +245,10 @@ def test_too_long_url_is_not_requested(server, source):
     """SEC13: the parts of many URLs are cached, and a link may have a hundred megabytes."""
     with pytest.raises(
         FatalAPIError, match=r"has 100,0\d\d characters, more than 100,000"
-    ) as refused:
+    ) as caught:
         source.records(LongAddress)
     assert server.asked == []
-    assert str(refused.value).endswith(f"[stream 'users', GET {server.url}/…, try 1]")
+    assert str(caught.value).endswith(f"[stream 'users', GET {server.url}/…, try 1]")
 
 
 def rename(text: str) -> None:
@@ -273,10 +273,10 @@ def test_long_texts_of_a_source_are_not_kept(read):
     try:
         for number in range(1, 10):
             read(f"{number}{'x' * 100_000}")
-        kept, _ = tracemalloc.get_traced_memory()
+        size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept < 500_000
+    assert size < 500_000
 
 
 def redirecting(location: bytes) -> bytes:
@@ -358,11 +358,11 @@ def test_slow_response_is_aborted_after_the_time_limit(write, monkeypatch):
 
     No silence counts as a lost connection, because a busy machine may send the bytes too late.
     """
-    monkeypatch.setattr(Deadline, "longest_silence", lambda _deadline, left: left)
-    with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
+    monkeypatch.setattr(Deadline, "longest_silence", lambda _deadline, remaining: remaining)
+    with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as caught:
         Source(server).records(**members(server, timeout=60, **SHORT))  # type: ignore[arg-type]
-    assert "1 seconds after its first byte" in str(refused.value)
-    assert "raise max_response_seconds" in str(refused.value)
+    assert "1 seconds after its first byte" in str(caught.value)
+    assert "raise max_response_seconds" in str(caught.value)
     if write is not redirect_slowly:
         assert len(server.requests) == 1
 
@@ -437,26 +437,26 @@ def cut_json_after_a_while(server: RawServer, connection: socket.socket) -> None
 @pytest.mark.parametrize("write", [stop_after_a_byte, break_after_a_while, cut_json_after_a_while])
 def test_retries_of_a_request_share_one_time_limit(write):
     """SEC13: retries do not extend the time limit of a server that stops in mid-response."""
-    with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as refused:
+    with raw_server(write) as server, pytest.raises(ResponseTooSlowError) as caught:
         Source(server).records(  # type: ignore[arg-type]
             **members(server, max_response_seconds=1.5)
         )
     assert 2 <= len(server.requests) <= 3
-    assert "for earlier responses" in str(refused.value)
-    assert "raise max_response_seconds" in str(refused.value)
+    assert "for earlier responses" in str(caught.value)
+    assert "raise max_response_seconds" in str(caught.value)
 
 
 def test_each_page_has_its_own_time_limit():
     """The time of failed tries counts only for the page that they requested."""
 
     def stop_once_each(server: RawServer, connection: socket.socket) -> None:
-        place = len(server.requests)
-        whole = b'{"data":[{"id": 1}],"next":"%d"}' % place
-        whole = whole if place < 6 else b'{"data":[{"id": 2}]}'
-        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n{" % len(whole))
-        if place % 2:
+        number = len(server.requests)
+        body = b'{"data":[{"id": 1}],"next":"%d"}' % number
+        body = body if number < 6 else b'{"data":[{"id": 2}]}'
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n{" % len(body))
+        if number % 2:
             server.closing.wait(60)
-        connection.sendall(whole[1:])
+        connection.sendall(body[1:])
 
     with raw_server(stop_once_each) as server:
         source = Source(server)  # type: ignore[arg-type]
@@ -475,16 +475,20 @@ def test_retried_download_gets_the_full_limits_again():
 
 def test_reused_connection_has_its_usual_timeout(server, source):
     server.answers(page({"id": 1}, next="2"), page({"id": 2}))
-    seen: list[Any] = []
+    timeouts: list[Any] = []
 
     def parse_response(self: Any, response: requests.Response) -> Any:
         manager = self.requests_session.get_adapter(response.url).poolmanager
         [key] = manager.pools.keys()
-        seen.extend(one.sock.gettimeout() for one in manager.pools[key].pool.queue if one)
+        timeouts.extend(
+            connection.sock.gettimeout()
+            for connection in manager.pools[key].pool.queue
+            if connection
+        )
         return response.json()["data"]
 
     assert len(source.records(parse_response=parse_response, timeout=77)) == 2
-    assert seen == [77, 77]
+    assert timeouts == [77, 77]
 
 
 def test_time_limit_of_a_download_grows_with_the_received_bytes():

@@ -136,16 +136,16 @@ def test_successful_request_does_not_enter_the_retry_loop(source):
 
 
 def test_elapsed_time_is_measured_from_the_first_try(source):
-    seen, begun = [], []
+    calls, starts = [], []
 
     def waits(self):
-        begun.append(len(source.server.asked))
+        starts.append(len(source.server.asked))
         yield 0
         yield 1
         yield 2
 
     def handler(self, details):
-        seen.append((details["tries"], details["elapsed"] >= slow, type(details["exception"])))
+        calls.append((details["tries"], details["elapsed"] >= slow, type(details["exception"])))
 
     slow, replies = 0.2, iter([BUSY, BUSY, page(ONE)])
 
@@ -155,8 +155,8 @@ def test_elapsed_time_is_measured_from_the_first_try(source):
 
     source.server.answers_by(answer)
     assert source.records(backoff_wait_generator=waits, backoff_handler=handler) == [ONE]
-    assert begun == [0]
-    assert seen == [(1, True, RetriableAPIError), (2, True, RetriableAPIError)]
+    assert starts == [0]
+    assert calls == [(1, True, RetriableAPIError), (2, True, RetriableAPIError)]
 
 
 def test_later_failure_is_not_chained_to_an_earlier_one(source):
@@ -220,10 +220,10 @@ def test_broken_response_body_is_retried(source, broken):
 )
 def test_response_whose_headers_are_cut_off_is_retried(source, head):
     """Without its headers, the body of a response looks empty: rows in a CSV file would be lost."""
-    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na,b"
+    complete = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na,b"
 
     def write(server, connection):
-        connection.sendall(head if len(server.requests) == 1 else whole)
+        connection.sendall(head if len(server.requests) == 1 else complete)
 
     with raw_server(write) as server:
         source.server = server
@@ -237,11 +237,13 @@ def test_response_whose_headers_are_cut_off_is_retried(source, head):
 def test_compressed_body_that_is_cut_off_is_retried(source, encoding, keep, chunked):
     """The decoded part of a CSV file looks complete: the rows after it would be lost."""
     body = ",".join(map(str, range(500))).encode()
-    for each in encoding.split(", "):
-        body = {"gzip": gzip.compress, "deflate": zlib.compress}[each](body)
+    for part in encoding.split(", "):
+        body = {"gzip": gzip.compress, "deflate": zlib.compress}[part](body)
     headers = {"Content-Encoding": encoding}
-    cut_off, whole = (Reply(each, headers=headers, chunked=chunked) for each in (body[:keep], body))
-    source.server.answers(cut_off, whole)
+    cut_off, complete = (
+        Reply(part, headers=headers, chunked=chunked) for part in (body[:keep], body)
+    )
+    source.server.answers(cut_off, complete)
     rows = source.records(**READS_TEXT)
     assert rows == [str(number) for number in range(500)]
     assert len(source.server.asked) == 2
@@ -279,8 +281,8 @@ def test_request_without_a_response_times_out_and_is_retried(source):
     assert len(source.server.asked) == 2
 
 
-@pytest.mark.parametrize("own", [None, 0])
-def test_each_request_has_a_timeout(source, own):
+@pytest.mark.parametrize("timeout", [None, 0])
+def test_each_request_has_a_timeout(source, timeout):
     class Session(requests.Session):
         timeouts = []
 
@@ -289,7 +291,7 @@ def test_each_request_has_a_timeout(source, own):
             return super().send(request, **settings)
 
     source.server.answers(page(ONE))
-    assert source.records(requests_session=Session(), timeout=own) == [ONE]
+    assert source.records(requests_session=Session(), timeout=timeout) == [ONE]
     assert source.records(requests_session=Session()) == [ONE]
     assert Session.timeouts == [300, 300]
 
@@ -305,9 +307,9 @@ def test_failed_try_is_logged_before_the_wait(source, caplog):
     caplog.set_level(logging.INFO)
     source.server.answers(BUSY, Reply({}, keep=0), page(ONE))
     source.records()
-    retried = [one for one in caplog.records if "Backing off" in one.msg]
-    assert [one.levelno for one in retried] == [logging.INFO, logging.INFO]
-    logged = [one.getMessage() for one in retried]
+    retried = [record for record in caplog.records if "Backing off" in record.msg]
+    assert [record.levelno for record in retried] == [logging.INFO, logging.INFO]
+    logged = [record.getMessage() for record in retried]
     assert logged[0] == (
         "Stream 'users': Backing off 2.25 seconds after try 1 for URL /users, failing with"
         " status 503: Service Unavailable"

@@ -22,11 +22,11 @@ MARK = "s3cr3t+V4lue/é"
 
 
 def response(body, kind="application/json"):
-    made = requests.Response()
-    made._content = body if isinstance(body, bytes) else body.encode()
-    made.headers["Content-Type"] = kind
-    made.encoding = requests.utils.get_encoding_from_headers(made.headers)
-    return made
+    result = requests.Response()
+    result._content = body if isinstance(body, bytes) else body.encode()
+    result.headers["Content-Type"] = kind
+    result.encoding = requests.utils.get_encoding_from_headers(result.headers)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_parameter_name_does_not_count_as_secret(name):
 
 
 @pytest.mark.parametrize(
-    "url, shown",
+    "url, expected",
     [
         ("https://u:p@h.example:8443/a/b?x=1#frag", "https://h.example:8443/a/b?x=1"),
         ("https://h/a?api_key=s3&x=1&token=", "https://h/a?api_key=***&x=1&token=***"),
@@ -65,8 +65,8 @@ def test_parameter_name_does_not_count_as_secret(name):
         (None, ""),
     ],
 )
-def test_credentials_and_secret_parameters_of_urls_are_redacted(url, shown):
-    assert redact_url(url) == shown
+def test_credentials_and_secret_parameters_of_urls_are_redacted(url, expected):
+    assert redact_url(url) == expected
 
 
 def test_secrets_of_the_config_are_found_by_schema_or_name():
@@ -85,16 +85,16 @@ def test_secrets_of_the_config_are_found_by_schema_or_name():
         "pin_token": "ab",
         "url": "seen2",
     }
-    found = collect_secrets(config, schema).values
-    assert set(found) == {"aaaa1", "aaaa2", "33333", "aaaa4", "aaaa5"}
+    secrets = collect_secrets(config, schema).values
+    assert set(secrets) == {"aaaa1", "aaaa2", "33333", "aaaa4", "aaaa5"}
     assert collect_secrets(config).hide("aaaa5 aaaa1") == "*** aaaa1"
 
 
 @pytest.mark.parametrize("charset", ["idna", "undefined", "base64", "punycode", "\0"])
 def test_body_in_an_unusable_charset_is_shown_as_utf_8(charset):
     """SEC15: a charset that Python cannot decode does not replace the error of the request."""
-    refused = response("é is refused", f"text/plain; charset={charset}")
-    assert body_excerpt(refused, Secrets()) == "é is refused"
+    error_response = response("é is refused", f"text/plain; charset={charset}")
+    assert body_excerpt(error_response, Secrets()) == "é is refused"
 
 
 def test_secrets_are_hidden_in_each_encoding():
@@ -155,7 +155,7 @@ def test_credentials_of_a_request_are_collected_as_secrets():
 
 
 @pytest.mark.parametrize(
-    "body, kind, shown",
+    "body, kind, expected",
     [
         (
             '{"error": "no", "password": "p1", "in": [{"api_key": "k", "token": null}]}',
@@ -182,8 +182,8 @@ def test_credentials_of_a_request_are_collected_as_secrets():
         ("x" * (words.LONGEST_BODY + 1), "text/plain", ""),
     ],
 )
-def test_body_excerpt_redacts_secrets_per_content_type(body, kind, shown):
-    assert body_excerpt(response(body, kind), Secrets()) == shown
+def test_body_excerpt_redacts_secrets_per_content_type(body, kind, expected):
+    assert body_excerpt(response(body, kind), Secrets()) == expected
 
 
 def test_body_excerpt_hides_secrets_of_the_config():
@@ -196,8 +196,8 @@ def test_body_excerpt_hides_secrets_of_the_config():
 # In a stream
 
 
-def everything(caplog, error):
-    texts = [one.getMessage() for one in caplog.records]
+def logged_text(caplog, error):
+    texts = [record.getMessage() for record in caplog.records]
     while error is not None:
         texts += [str(error), repr(error)]
         error = error.__cause__ or error.__context__
@@ -225,7 +225,7 @@ def test_failed_request_shows_no_secret(source, caplog, reply):
             get_url_params=lambda self, context, token: {"api_key": MARK, "x": 1},
             _LOG_REQUEST_METRIC_URLS=True,
         )
-    text = everything(caplog, caught.value)
+    text = logged_text(caplog, caught.value)
     assert "s3cr3t" not in text
     assert "stream 'users', GET http://127.0.0.1" in str(caught.value)
     assert "/users?api_key=***&x=1, try " in str(caught.value)
@@ -240,7 +240,7 @@ def test_failed_connection_shows_no_secret(source, caplog):
             get_url_params=lambda self, context, token: {"api_key": MARK},
         )
     assert "Max retries exceeded with url: /users?api_key=***" in str(caught.value)
-    assert "s3cr3t" not in everything(caplog, caught.value)
+    assert "s3cr3t" not in logged_text(caplog, caught.value)
 
 
 def test_secrets_in_url_paths_are_hidden(source):
@@ -258,7 +258,7 @@ def test_urllib3_logs_urls_without_secrets(caplog):
     logger = logging.getLogger("urllib3.connectionpool")
     logger.debug('"%s %s" %s', "GET", "/a?key=s3cr3t", 200)
     logger.debug("plain %(x)s", {"x": 1})
-    assert [one.getMessage() for one in caplog.records] == ['"GET /a?key=***" 200', "plain 1"]
+    assert [record.getMessage() for record in caplog.records] == ['"GET /a?key=***" 200', "plain 1"]
 
 
 def test_successful_response_body_is_not_logged(source, caplog):

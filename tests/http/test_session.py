@@ -128,10 +128,10 @@ QUERIES = ["", "page=2&per_page=100", "q=a%20b%7E%2F&r=%C3%BC", "q=%zz", "q=ü",
 def prepared(prepare, **parts):
     """Return a prepared request's parts, or the error."""
     try:
-        made = prepare(requests.Request(**parts))
+        result = prepare(requests.Request(**parts))
     except Exception as error:  # noqa: BLE001 - each error is compared
         return type(error), str(error)
-    return made.method, made.url, list(made.headers.items()), made.body
+    return result.method, result.url, list(result.headers.items()), result.body
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -140,7 +140,9 @@ def test_url_is_prepared_as_requests_prepares_it(url, query):
     session = requests.Session()
     parts = {"method": "GET", "url": url, "params": query, "headers": {"User-Agent": "us"}}
     parts["auth"] = lambda request: request
-    ours = prepared(lambda made: prepare_request(session, made, user_agent="us"), **parts)
+    ours = prepared(
+        lambda unprepared: prepare_request(session, unprepared, user_agent="us"), **parts
+    )
     assert ours == prepared(session.prepare_request, **parts)
 
 
@@ -162,10 +164,10 @@ class Order(str, Enum):
 )
 def test_parameters_are_quoted_as_urlencode_quotes_them(params):
     pairs = [
-        (name, one)
+        (name, item)
         for name, value in params.items()
-        for one in (value if isinstance(value, (list, tuple)) else [value])
-        if one is not None
+        for item in (value if isinstance(value, (list, tuple)) else [value])
+        if item is not None
     ]
     url = "https://api.example.com"
     assert HTTPRequest(url, params=params).encode_params() == urlencode(pairs)
@@ -178,7 +180,7 @@ def test_changed_headers_of_a_request_do_not_change_the_next_request():
 
     def prepare():
         request = requests.Request(
-            "GET", "https://api.example.com/x", headers={"X-A": "1"}, auth=lambda made: made
+            "GET", "https://api.example.com/x", headers={"X-A": "1"}, auth=lambda signed: signed
         )
         return prepare_request(session, request, user_agent="us")
 
@@ -239,14 +241,17 @@ def synced(kind, server):
         output.flush()
         lines = output.buffer.getvalue().splitlines()
     records = [line.partition(b',"time_extracted"')[0] for line in lines]
-    return records, [(one.method, one.path, one.query, dict(one.headers)) for one in server.asked]
+    return records, [
+        (request.method, request.path, request.query, dict(request.headers))
+        for request in server.asked
+    ]
 
 
 def test_stream_that_overrides_the_hooks_sends_and_writes_the_same_bytes(server):
-    records, asked = synced(Plain, server)
+    records, requests_sent = synced(Plain, server)
     assert sum(b'"RECORD"' in line for line in records) == 24
-    assert len(asked) == 6
-    assert (records, asked) == synced(Overriding, server)
+    assert len(requests_sent) == 6
+    assert (records, requests_sent) == synced(Overriding, server)
 
 
 def test_code_that_replaces_the_adapters_send_sees_every_request(source):
@@ -292,7 +297,7 @@ def test_cookie_of_a_response_is_sent_with_the_next_request(source):
         page({"id": 2}),
     )
     assert len(source.records()) == 2
-    assert [one.headers.get("Cookie") for one in source.server.asked] == [None, "a=b"]
+    assert [request.headers.get("Cookie") for request in source.server.asked] == [None, "a=b"]
 
 
 def test_number_and_length_of_cookies_are_limited(source):
@@ -307,9 +312,9 @@ def test_number_and_length_of_cookies_are_limited(source):
     source.server.answers(*new, *known, page({"id": 307}))
     stream = source.stream()
     assert len(list(stream.get_records(None))) == 308
-    kept = stream.requests_session.cookies.get_dict()
-    assert len(kept) == 300
-    assert (kept["c7"], kept["c8"], kept.get("c304")) == ("second", "first", None)
+    cookies = stream.requests_session.cookies.get_dict()
+    assert len(cookies) == 300
+    assert (cookies["c7"], cookies["c8"], cookies.get("c304")) == ("second", "first", None)
 
 
 def test_cookies_of_one_name_with_other_paths_are_limited():

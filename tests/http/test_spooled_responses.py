@@ -62,10 +62,10 @@ def test_small_spooled_body_is_read_as_json():
 
 
 def test_body_in_memory_has_a_reader_and_is_not_spooled():
-    made = JSONResponse()
-    made._content = b"abc"
-    assert open_response_body(made).read() == b"abc"
-    assert spool_to_file(made, LIMITS, Deadline(LIMITS)) is made
+    response = JSONResponse()
+    response._content = b"abc"
+    assert open_response_body(response).read() == b"abc"
+    assert spool_to_file(response, LIMITS, Deadline(LIMITS)) is response
 
 
 def test_truncated_body_is_an_error_when_spooled():

@@ -29,12 +29,12 @@ class Api:
         self.pages = 0
         server.answers_by(self.answer)
 
-    def answer(self, asked):
-        if asked.path == "/token":
+    def answer(self, request):
+        if request.path == "/token":
             self.tokens += 1
             self.left = self.uses
             return Reply({"access_token": f"token-{self.tokens}", "expires_in": 3600})
-        if self.left == 0 or asked.headers["Authorization"] != f"Bearer token-{self.tokens}":
+        if self.left == 0 or request.headers["Authorization"] != f"Bearer token-{self.tokens}":
             return Reply({"error": "expired"}, 401)
         self.left -= 1
         self.pages += 1
@@ -49,7 +49,7 @@ def test_expired_token_is_renewed_once_and_the_request_repeated(source):
     api = Api(source.server, uses=3)
     assert len(source.records(authenticator=login(source))) == 4
     assert api.tokens == 2
-    paths = [asked.path for asked in source.server.asked]
+    paths = [request.path for request in source.server.asked]
     assert paths == ["/token", *["/users"] * 4, "/token", "/users"]
     assert source.server.asked[4].query == source.server.asked[6].query == {"page": ["p3"]}
 
@@ -59,7 +59,7 @@ def test_second_401_after_a_renewal_is_fatal(source):
     with pytest.raises(FatalAPIError, match=r"^401 Client Error") as caught:
         source.records(authenticator=login(source))
     assert api.tokens == 2
-    assert [asked.path for asked in source.server.asked] == ["/token", "/users"] * 2
+    assert [request.path for request in source.server.asked] == ["/token", "/users"] * 2
     assert "token-" not in str(caught.value)
 
 
@@ -67,9 +67,9 @@ def test_token_renewed_by_another_stream_is_reused(source):
     api = Api(source.server, uses=9)
     authenticator = login(source)
 
-    def answer(asked):
-        reply = api.answer(asked)
-        if asked.headers.get("Authorization") == "Bearer token-1":
+    def answer(request):
+        reply = api.answer(request)
+        if request.headers.get("Authorization") == "Bearer token-1":
             authenticator.update_access_token()  # meanwhile, elsewhere
             return Reply("", 401)
         return reply
@@ -89,7 +89,7 @@ def test_401_without_a_token_authenticator_is_fatal(source):
 def test_401_can_be_a_tolerated_error(source):
     Api(source.server, uses=0)
     assert source.records(authenticator=login(source), tolerated_http_errors=[401]) == []
-    assert [asked.path for asked in source.server.asked] == ["/token", "/users"]
+    assert [request.path for request in source.server.asked] == ["/token", "/users"]
 
 
 def test_untrusted_certificate_fails_without_retry(source, tmp_path):
