@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import select
 import stat
@@ -25,7 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from tap_core.io.standard_streams import is_writable, open_null
 
-__all__ = ["StdoutWriter", "end_last_line", "wait_until_writable"]
+__all__ = ["StdoutWriter", "end_last_line", "get_descriptor", "wait_until_writable"]
 
 _STDERR: Final = 2
 _RESUME_SECONDS: Final = 5.0
@@ -70,28 +71,15 @@ class StdoutWriter:
     def open(cls, number: int | None = None) -> Iterator[StdoutWriter]:
         """Yield a writer of messages to standard output; send all other output to standard error.
 
+        While one thread uses the writer, other threads that call this method get the same writer.
+
         ``number`` is the file descriptor to write to, by default the one of ``sys.stdout``.
         """
-        output: Any = sys.stdout
-        _flush(output)
-        number = _get_descriptor(output) if number is None else number
-        if number is not None and not is_writable(number):
-            output = number = None  # the caller of the program has closed it
-        if number is None:  # closed, or a test runner has replaced sys.stdout
-            with contextlib.redirect_stdout(sys.stderr):
-                yield cls(partial(_write_text, output))
-            return
-        descriptor = _duplicate_descriptor(number)
-        _redirect(number)
-        writer = cls(partial(os.write, descriptor), partial(wait_until_writable, descriptor))
+        writer = _shared.acquire(number)
         try:
             yield writer
         finally:
-            with contextlib.suppress(OSError):
-                writer.write_or_queue(b"")  # also writes the waiting blocks
-            _flush(output)
-            os.dup2(descriptor, number)
-            os.close(descriptor)
+            _shared.release()
 
     @property
     def is_broken(self) -> bool:
@@ -175,17 +163,77 @@ class StdoutWriter:
                 self._wait(None)
 
 
+class _SharedStdout:
+    """Standard output, which is redirected while at least one thread uses the writer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._redirection = contextlib.ExitStack()
+        self._writers: list[StdoutWriter] = []
+
+    def acquire(self, number: int | None) -> StdoutWriter:
+        """Return the writer, after redirecting standard output if no thread has the writer yet."""
+        with self._lock:
+            if not self._writers:
+                self._writers = [self._redirection.enter_context(_redirect_stdout(number))]
+            else:
+                self._writers.append(self._writers[0])
+            return self._writers[0]
+
+    def release(self) -> None:
+        """Restore standard output if no other thread has the writer."""
+        with self._lock:
+            self._writers.pop()
+            if not self._writers:
+                self._redirection.close()
+
+
+_shared = _SharedStdout()
+
+
+@contextlib.contextmanager
+def _redirect_stdout(number: int | None) -> Iterator[StdoutWriter]:
+    """Yield a writer to standard output, which is redirected for the whole process."""
+    output: Any = sys.stdout
+    _flush(output)
+    number = get_descriptor(output) if number is None else number
+    if number is not None and not is_writable(number):
+        output = number = None  # the caller of the program has closed it
+    if number is None:  # closed, or a test runner has replaced sys.stdout
+        with contextlib.redirect_stdout(sys.stderr):
+            yield StdoutWriter(partial(_write_text, output))
+        return
+    descriptor = _duplicate_descriptor(number)
+    _redirect(number)
+    writer = StdoutWriter(partial(os.write, descriptor), partial(wait_until_writable, descriptor))
+    try:
+        yield writer
+    finally:
+        with contextlib.suppress(OSError):
+            writer.write_or_queue(b"")  # also writes the waiting blocks
+        _flush(output)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
 def _flush(stream: Any) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # the stream is closed
         stream.flush()
 
 
-def _get_descriptor(stream: Any) -> int | None:
-    try:
-        number: int = stream.fileno()
-    except (AttributeError, OSError, ValueError):
+def get_descriptor(stream: Any) -> int | None:
+    """Return the file descriptor of an output; None if it must be written to as text.
+
+    An object of another class that replaces ``sys.stdout`` gets text even if it has a file
+    descriptor. In a Jupyter kernel, the descriptor is the terminal where the kernel was started,
+    and not the output of the notebook's cell.
+    """
+    if not isinstance(stream, io.TextIOWrapper):
         return None
-    return number
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):  # text in memory, or a closed file
+        return None
 
 
 def _duplicate_descriptor(number: int) -> int:
@@ -214,7 +262,7 @@ def end_last_line(number: int | None = None) -> None:
     Without a line end, the next line would be joined with it. A file that cannot be read is left as
     it is. ``number`` is as in `StdoutWriter.open`.
     """
-    descriptor = _get_descriptor(sys.stdout) if number is None else number
+    descriptor = get_descriptor(sys.stdout) if number is None else number
     if descriptor is None:
         return
     with contextlib.suppress(OSError):

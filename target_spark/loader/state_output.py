@@ -2,16 +2,18 @@
 
 While a target runs, file descriptor 1 refers to standard error, so that output of Spark, its
 dependency resolver and other libraries cannot mix with states. Each state is written as one line to
-a duplicate of the original standard output.
+a duplicate of the original standard output. If a caller in Python has replaced ``sys.stdout``, for
+example by a ``StringIO``, the states are written there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 
 from tap_core.io.standard_streams import is_writable
-from tap_core.io.stdout import StdoutWriter, end_last_line
+from tap_core.io.stdout import StdoutWriter, end_last_line, get_descriptor
 from target_spark.errors import StateOutputError
 
 __all__ = ["StateMessageWriter"]
@@ -35,13 +37,14 @@ class StateMessageWriter:
         Raises:
             StateOutputError: Standard output is closed.
         """
-        if not is_writable(_OUTPUT):
+        number = None if _is_replaced() else _OUTPUT
+        if number is not None and not is_writable(number):
             raise StateOutputError(
                 "The standard output is closed, so no state can be emitted. Redirect it to a"
                 " process or a file: target-spark ... >> state.json"
             )
-        end_last_line(_OUTPUT)
-        with StdoutWriter.open(_OUTPUT) as wire:
+        end_last_line(number)
+        with StdoutWriter.open(number) as wire:
             yield cls(wire)
 
     def emit(self, state: bytes) -> None:
@@ -61,3 +64,8 @@ class StateMessageWriter:
                 f"{cause}. The rows that were committed are in the tables; the next run continues"
                 " from the last state that was written."
             ) from error
+
+
+def _is_replaced() -> bool:
+    """Return True if ``sys.stdout`` is an object without a file descriptor."""
+    return sys.stdout is not None and get_descriptor(sys.stdout) is None

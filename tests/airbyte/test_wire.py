@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import redirect_stdout, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,6 +168,25 @@ def test_non_blocking_pipe_is_written_completely(monkeypatch: Any) -> None:
     thread.join()
     os.close(reader)
     assert b"".join(read) == b"x" * 300_000 + b"\nafterwards\n"
+
+
+@pytest.mark.parametrize("kind", ["file", "text"])
+def test_two_threads_share_standard_output(kind: str, monkeypatch: Any, tmp_path: Path) -> None:
+    """The second user begins before the first one ends, and ends after it."""
+    path = tmp_path / "output"
+    with path.open("w+") as file:
+        output = file if kind == "file" else io.StringIO()
+        monkeypatch.setattr(sys, "stdout", output)
+        first, second = StdoutWriter.open(), StdoutWriter.open()
+        first_writer, second_writer = first.__enter__(), second.__enter__()
+        first_writer.write(b"first\n")
+        first.__exit__(None, None, None)
+        second_writer.write(b"second\n")
+        print("elsewhere")
+        second.__exit__(None, None, None)
+        print("afterwards")
+        output.seek(0)
+        assert output.read() == "first\nsecond\nafterwards\n"
 
 
 def test_write_without_standard_output_fails(monkeypatch: Any) -> None:

@@ -46,7 +46,7 @@ def server():
         yield running_server
 
 
-@pytest.fixture(params=["compiled", "with_hook"])
+@pytest.fixture(params=["compiled", "hooked"])
 def on_path(request: pytest.FixtureRequest) -> Any:
     """The compiled and the hook path of records; both must give the same output."""
     return (lambda kind: kind) if request.param == "compiled" else with_hook
@@ -173,7 +173,8 @@ def test_start_after_the_end_sends_no_request_and_is_logged(
 
 def test_invalid_start_date_is_an_error_that_names_the_stream(server: Server) -> None:
     kind = dated(start_datetime=lambda config: config["start_date"])
-    _, error = sync_until_error(ConfigurationError, kind, config={"url": server.url, "start_date": "soon"})
+    config = {"url": server.url, "start_date": "soon"}
+    _, error = sync_until_error(ConfigurationError, kind, config=config)
     assert "'articles'" in str(error)
     assert "start_datetime" in str(error)
     assert str(error).endswith(" It comes from the setting 'start_date'.")

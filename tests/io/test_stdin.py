@@ -6,6 +6,7 @@ import io
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,13 @@ def test_only_states_are_written_to_standard_output(capfd: pytest.CaptureFixture
     os.write(1, b"after\n")
     out, err = capfd.readouterr()
     assert (out, err) == ('{"a": 1.50}\nafter\n', "noise\n")
+
+
+def test_states_are_written_to_a_replaced_standard_output() -> None:
+    """A caller in Python gets the states of a load with `redirect_stdout`."""
+    with redirect_stdout(io.StringIO()) as output, StateMessageWriter.open() as state_writer:
+        state_writer.emit(b"{}")
+    assert output.getvalue() == "{}\n"
 
 
 def through_pipe(blocking: bool, state: bytes) -> bytes:

@@ -178,6 +178,21 @@ def test_output_without_a_file_descriptor_gets_text(monkeypatch):
     assert stream.getvalue() == "é\n"
 
 
+class CellOutput(io.StringIO):
+    """Output of a notebook's cell. Its file descriptor is that of the kernel's terminal."""
+
+    def fileno(self):
+        return 1
+
+
+def test_output_of_a_notebook_gets_text(monkeypatch, capfd):
+    output = CellOutput()
+    monkeypatch.setattr(sys, "stdout", output)
+    write_to_stdout(b"{}\n")
+    assert output.getvalue() == "{}\n"
+    assert capfd.readouterr().out == ""
+
+
 def test_lone_surrogates_in_a_schema_become_question_marks():
     """singer_sdk writes such a schema, with escapes."""
     event = SchemaEvent(StreamId("a\ud83d"), {"properties": {"b\ud83d": {}}}, (), None)

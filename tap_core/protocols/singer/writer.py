@@ -16,7 +16,7 @@ import msgspec
 
 from tap_core.events import ActivateVersion, BatchFiles, Checkpoint, Rows, SchemaEvent
 from tap_core.exceptions import FatalSyncError
-from tap_core.io.stdout import wait_until_writable
+from tap_core.io.stdout import get_descriptor, wait_until_writable
 from tap_core.records.conform import to_json_compatible
 
 if TYPE_CHECKING:
@@ -153,17 +153,16 @@ class SingerWriter:
 def write_to_stdout(lines: bytes) -> None:
     """Write complete lines to the current ``sys.stdout``, which may be replaced at any time.
 
-    The bytes go directly to its file descriptor. If it has none, such as a ``StringIO`` in a test,
-    it gets text instead.
+    The bytes go directly to its file descriptor. If it has none, such as a ``StringIO`` in a test
+    or the output of a cell in a notebook, it gets text instead.
 
     Raises:
         FatalSyncError: Standard output cannot be written, for example because the disk is full.
         OSError: The reader of the output has closed it.
     """
     stream = sys.stdout
-    try:
-        fd = stream.fileno()
-    except (AttributeError, OSError, ValueError):
+    fd = get_descriptor(stream)
+    if fd is None:
         stream.write(lines.decode())
         stream.flush()
         return
