@@ -236,7 +236,7 @@ def _make_check(name: str, step: Callable[[], str]) -> Check:
     """Call ``step``, and return a check with the text that it returns or the error it raises."""
     try:
         return Check(name, "ok", step())
-    except (TargetSparkError, OSError) as error:
+    except (TargetSparkError, ConfigurationError, OSError) as error:
         return Check(name, "failed", str(error))
 
 
@@ -358,7 +358,7 @@ def _check_job_lock(config: Mapping[str, Any]) -> Check:
     names = (job, *settings.former_jobs(config))
     try:
         owner = next(filter(None, (get_lock_holder(location, name) for name in names)), None)
-    except (TargetSparkError, OSError) as error:
+    except (TargetSparkError, ConfigurationError, OSError) as error:
         return Check("lock", "failed", str(error))
     if owner is None:
         return Check("lock", "ok", f"no run of job {job} is active")
@@ -371,7 +371,7 @@ def _check_engine(config: Mapping[str, Any]) -> Iterator[Check]:
         return
     try:
         text = describe_engine(spark_settings)
-    except SparkUnavailableError:  # the check of PySpark says so
+    except (SparkUnavailableError, ConfigurationError):  # an earlier check says so
         return
     except UntrustedPathError as error:
         text = f"{error}: let only this user enter that folder, or remove it"

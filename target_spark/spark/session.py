@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -266,13 +267,14 @@ def load_libraries(*, connect: bool = False) -> None:
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> str:
-    """Check the version of the Java program that Spark will use, and return the program's path.
+    """Check the Java program that Spark will use, and the user; return the program's path.
 
     Args:
         environ: The environment variables to read; None for those of this process.
 
     Raises:
-        SparkUnavailableError: Java is missing, does not run, or Spark does not run on its version.
+        SparkUnavailableError: Java is missing, does not run, or Spark does not run on its version;
+            or the user of this process has no name.
     """
     env = os.environ if environ is None else environ
     home = env.get("JAVA_HOME")
@@ -300,7 +302,25 @@ def check_java(environ: Mapping[str, str] | None = None) -> str:
     if (version := int(match[1])) not in JAVA_VERSIONS:
         fault = "old" if version < JAVA_VERSIONS[0] else "new"
         raise SparkUnavailableError(f"Java {version} is too {fault}: {java}. {_JAVA_REMEDY}")
+    _check_user()
     return java
+
+
+def _check_user() -> None:
+    """Check that the user of this process has a name, which Hadoop needs.
+
+    Raises:
+        SparkUnavailableError: The user has no name, as in a container with any user id.
+    """
+    uid = os.geteuid()
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        raise SparkUnavailableError(
+            f"Spark does not start for the user id {uid}, which has no entry in /etc/passwd. Create"
+            f" the user in the container's image (useradd --uid {uid} loader), or run the container"
+            " as a user that the image has."
+        ) from None
 
 
 def _describe_java_failure(error: OSError | subprocess.SubprocessError) -> str:
@@ -628,6 +648,7 @@ class Session:
     def _start(self) -> SparkSession:
         version = find_pyspark_version()
         load_libraries()
+        _check_other_session()
         java = check_java()
         with self._phases.run(FETCH):
             launch = plan_launch(self._settings, version, java)
@@ -724,6 +745,23 @@ class Session:
         if SparkContext._gateway is self._gateway:  # noqa: SLF001
             SparkContext._gateway = None  # noqa: SLF001
             SparkContext._jvm = None  # noqa: SLF001
+
+
+def _check_other_session() -> None:
+    """Check that this process has no Spark session, such as the one of a notebook.
+
+    Raises:
+        SparkUnavailableError: It has one; PySpark supports only one in a process.
+    """
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    if context is not None:
+        raise SparkUnavailableError(
+            f"This process already has a Spark session ('{context.appName}'), and PySpark supports"
+            " only one in a process. Run target-spark as a program, for example with subprocess, or"
+            " end the session first, with its method stop."
+        )
 
 
 def _check_values(conf: Mapping[str, str]) -> None:

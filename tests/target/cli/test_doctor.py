@@ -17,6 +17,7 @@ from target_spark.errors import SparkUnavailableError
 from target_spark.spark.session import Session, find_pyspark_version, load_libraries
 from target_spark.storage.job_lock import JobLock, get_lock_holder
 from target_spark.target import TargetSpark
+from tests.other_user import set_home
 from tests.target.warehouse import ID, Warehouse, record, schema, state
 
 if TYPE_CHECKING:
@@ -87,6 +88,23 @@ def test_missing_configuration_file_is_reported(
     code, verdicts, output = run_doctor(capsys, str(tmp_path / "none.json"))
     assert (code, verdicts["configuration"]) == (1, "failed")
     assert "does not exist" in output
+
+
+def test_user_without_home_folder_and_name_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lock of a job with tables in object storage is in the home folder."""
+    config = write_config(tmp_path, format="delta", path="s3a://bucket/tables")
+    set_home(monkeypatch, None)
+    code, verdicts, output = run_doctor(capsys, config)
+    assert code == 1
+    assert (verdicts["java"], verdicts["lock"], verdicts["spark"]) == (
+        "failed",
+        "failed",
+        "skipped",
+    )
+    assert "no entry in /etc/passwd" in output
+    assert "this user has no home folder" in output
 
 
 def test_missing_java_folders_and_jars_are_reported_with_remedies(tmp_path: Path) -> None:

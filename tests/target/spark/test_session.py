@@ -134,6 +134,17 @@ def test_session_starts_stops_and_restarts(tmp_path):
     assert wait_for_end(int(process.stderr.split()[-1]))
 
 
+def test_session_of_a_notebook_is_not_used(monkeypatch):
+    """PySpark would report the other session only after the start of a second JVM."""
+    context = SimpleNamespace(appName="notebook")
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", context)
+    session = Session(SparkSettings(format="parquet")).start()
+    with pytest.raises(SparkUnavailableError, match=r"session \('notebook'\).* with subprocess"):
+        session.spark()
+    assert session.jvm_pid is None
+    session.stop()
+
+
 DYING = """
 import sys, time
 from target_spark.storage.job_lock import JobLock
@@ -281,6 +292,13 @@ def test_java_that_does_not_run_is_an_error(tmp_path, body, reason):
     home = fake_java(tmp_path, body)
     with pytest.raises(SparkUnavailableError, match=f"{reason}.*needs Java {JAVA_VERSIONS[0]} to"):
         check_java({"JAVA_HOME": home, "PATH": os.environ["PATH"]})
+
+
+def test_user_without_a_name_is_an_error_with_its_id(monkeypatch):
+    """A container may run with any user id, as on OpenShift."""
+    monkeypatch.setattr("os.geteuid", lambda: 4_000_000_000)
+    with pytest.raises(SparkUnavailableError, match=r"id 4000000000, .*--uid 4000000000"):
+        check_java()
 
 
 def test_java_home_without_java_is_an_error_despite_java_on_the_path(tmp_path):
