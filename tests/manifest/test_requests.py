@@ -10,6 +10,7 @@ import requests
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tap_core.exceptions import FatalAPIError
 from tap_core.http.request import build_body_arguments
 from tap_core.incremental.request_options import RequestOption
 from tap_core.manifest.components.requester import HttpRequester, RequestPath, finalize_request
@@ -57,6 +58,31 @@ def get_query(requester: HttpRequester, **scope):
 def test_url_is_joined_from_base_and_path(options, url):
     requester = build(f"type: HttpRequester\n{options}", HttpRequester, host="h")
     assert prepare(requester, stream_partition={"id": 7}).url == url
+
+
+@pytest.mark.parametrize("value", ["..", "../../admin", "a/../../b", "%2e%2E/x", ".\t./x"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "url_base: http://api/v1\npath: 'users/{{ stream_partition.id }}/orders'",
+        "url_base: http://api/v1\npath: '{{ stream_partition.id }}'",
+        "url_base: 'http://api/v1/{{ stream_partition.id }}'",
+        "url: 'http://api/v1/{{ stream_partition.id }}/orders'",
+    ],
+)
+def test_value_that_leads_to_another_path_is_an_error(options, value):
+    """A value of a response does not choose the path that is read with the credentials."""
+    requester = made(f"type: HttpRequester\n{options}", HttpRequester)
+    with pytest.raises(FatalAPIError, match=r"segment '\.' or '\.\.'"):
+        requester.request({"stream_partition": {"id": value}})
+
+
+def test_path_or_url_that_the_manifest_or_the_source_chooses_may_have_dots():
+    own = made("type: HttpRequester\nurl_base: http://api/v1\npath: ../x/{{ 1 }}", HttpRequester)
+    assert own.request({}).url == "http://api/x/1"
+    link = made("type: HttpRequester\nurl: '{{ stream_partition.link }}'", HttpRequester)
+    linked = link.request({"stream_partition": {"link": "http://api/v1/../x"}})
+    assert linked.url == "http://api/v1/../x"
 
 
 @given(

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from tap_core.http.request import HTTPRequest
+from tap_core.http.url_paths import check_dot_segments
 from tap_core.manifest.components.query_properties import (
     PropertiesFromEndpoint,
     QueryProperties,
@@ -31,6 +32,7 @@ from tap_core.manifest.interfaces import (
     TemplateScope,
     resolve,
 )
+from tap_core.manifest.interpolation import Template
 from tap_core.manifest.literals import parse_literal
 from tap_core.manifest.registry import contains_component
 from tap_core.singerlib.json import dump_json
@@ -52,6 +54,7 @@ __all__ = [
 RESPONSE_LIMITS: Final = ("max_response_bytes", "max_download_bytes", "max_response_seconds")
 """Options of a requester that limit the size and the duration of a response."""
 
+_FULL_URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _PLAIN_PATH: Final = re.compile(r"[\w-]+(?:/[\w-]+)*/?", re.ASCII)
 """Path that only consists of letters, digits, ``_``, ``-`` and ``/``."""
 
@@ -252,7 +255,7 @@ class HttpRequester:
         base = self.get_base_url(scope)
         data, as_json = (None, None) if self._body is None else self._body.render(scope)
         return RequestSpec(
-            url=_join_url(base, str(resolve(self.path or "", scope)).lstrip("/")),
+            url=_join_url(base, _render_url(self.path, scope).lstrip("/")),
             method=self.http_method,
             params=self._render_parameters(scope),
             headers=self._render_headers(scope),
@@ -270,8 +273,7 @@ class HttpRequester:
 
     def get_base_url(self, scope: TemplateScope) -> str:
         """Return the rendered option ``url_base``, or ``url`` if ``url_base`` is not set."""
-        base = str(resolve(self.url_base or "", scope))
-        return base or str(resolve(self.url or "", scope))
+        return _render_url(self.url_base, scope) or _render_url(self.url, scope)
 
     def _render_parameters(self, scope: TemplateScope) -> dict[str, Any]:
         params = _evaluate_fields(self.request_parameters, scope)
@@ -344,6 +346,20 @@ def get_request_properties(fields: Mapping[str, Any]) -> QueryProperties | None:
         return properties
     endpoint: PropertiesFromEndpoint | None = fields.get("fetch_properties_from_endpoint")
     return fields.get("query_properties") if endpoint is None else QueryProperties(endpoint)
+
+
+def _render_url(option: InterpolatedText | None, scope: TemplateScope) -> str:
+    """Render an option that is a URL or a path.
+
+    Raises:
+        FatalAPIError: A value in the path is or contains a segment ``.`` or ``..``.
+    """
+    url = str(resolve(option or "", scope))
+    template: Template | None = getattr(option, "template", None)
+    if template is None or (_FULL_URL.match(url) and not _FULL_URL.match(template.text)):
+        return url
+    check_dot_segments(f"/{template.text}", f"/{url}")
+    return url
 
 
 def _join_url(base: str, path: str) -> str:
