@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from tap_core.config.loading import deep_copy_config
 from tap_core.exceptions import ConfigValidationError
 from tap_core.filesystem.config import BASE_CONFIG_SCHEMA, ReadMode
+from tap_core.filesystem.sftp import make_sftp_options
 from tap_core.filesystem.stream import FileStream
 from tap_core.http.file_systems import keep_to_origin
 from tap_core.tap_base import Tap
@@ -141,6 +142,8 @@ def _open_folder(protocol: str, path: str, options: Mapping[str, Any]) -> Abstra
     """Return a file system whose root is the folder ``path`` of the file system ``protocol``."""
     from fsspec.implementations.dirfs import DirFileSystem
 
+    if protocol == "sftp":
+        options = make_sftp_options(options)
     arguments = keep_to_origin(path, options)
     return DirFileSystem(path=path, target_protocol=protocol, target_options=arguments)
 

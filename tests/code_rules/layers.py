@@ -410,6 +410,9 @@ HEAVY: dict[str, LibraryUse] = {
     "aiohttp": LibraryUse(
         ("tap_core.http.file_systems",), lazily=True, why="the HTTP client of fsspec"
     ),
+    "paramiko": LibraryUse(
+        ("tap_core.filesystem.sftp",), lazily=True, why="the SSH client of fsspec"
+    ),
     "deltalake": LibraryUse(
         (
             "target_spark.readers.delta",
