@@ -49,11 +49,7 @@ from tap_core.sync.record_input import (
     check_record,
     split_record_and_context,
 )
-from tap_core.sync.replication_errors import (
-    log_sort_error,
-    missing_replication_key,
-    require_replication_key,
-)
+from tap_core.sync.replication_errors import missing_replication_key, require_replication_key
 from tap_core.sync.resend_filter import make_resend_filter
 from tap_core.sync.state_frequency import find_next_state, state_is_due
 from tap_core.sync.thread_stop_signal import close_records
@@ -751,7 +747,12 @@ def handle_key_error(
         start: Number of the stream's records in earlier partitions.
     """
     if isinstance(error, InvalidStreamSortException):
-        log_sort_error(stream, error, cursor.state.get("context"), done, start)
+        stream.state_manager.log_sort_error(
+            ex=error,
+            current_context=cursor.state.get("context"),
+            record_count=done,
+            partition_record_count=done - start,
+        )
         raise error
     if record and not stream.state_manager.order.has_declared_cursor:
         raise missing_replication_key(stream.name, stream.replication_key, record) from None

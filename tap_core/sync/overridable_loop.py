@@ -42,7 +42,6 @@ from tap_core.sync.record_input import (
     check_record,
     split_record_and_context,
 )
-from tap_core.sync.replication_errors import log_sort_error
 from tap_core.sync.resend_filter import make_resend_filter
 from tap_core.sync.state_frequency import find_next_state, state_is_due
 
@@ -152,7 +151,13 @@ class _PartitionSync:
             try:
                 is_written = self._write(record, context, child_context, bookmark)
             except InvalidStreamSortException as error:
-                log_sort_error(stream, error, context, self.done + 1, self._done_before)
+                number = self.done + 1
+                stream.state_manager.log_sort_error(
+                    ex=error,
+                    current_context=context,
+                    record_count=number,
+                    partition_record_count=number - self._done_before,
+                )
                 raise
             if is_written:
                 yield record

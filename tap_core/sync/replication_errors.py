@@ -8,10 +8,9 @@ from tap_core.exceptions import InvalidReplicationKeyException, StreamSetupError
 from tap_core.singerlib.catalog import REPLICATION_INCREMENTAL
 
 if TYPE_CHECKING:
-    from tap_core.sync.interfaces import SyncStream
-    from tap_core.types import Context, Record
+    from tap_core.types import Record
 
-__all__ = ["log_sort_error", "missing_replication_key", "require_replication_key"]
+__all__ = ["missing_replication_key", "require_replication_key"]
 
 
 def require_replication_key(name: str, key: str | None) -> str:
@@ -27,26 +26,6 @@ def require_replication_key(name: str, key: str | None) -> str:
             " class, or use the method FULL_TABLE."
         )
     return key
-
-
-def log_sort_error(
-    stream: SyncStream, error: Exception, context: Context | None, done: int, start: int
-) -> None:
-    """Log that a record of a sorted stream is out of order.
-
-    Args:
-        stream: Stream of the record.
-        error: Error with the two replication key values.
-        context: Values that identify the record's partition, or None.
-        done: Number of the record in this sync of the stream.
-        start: Number of the stream's records in earlier partitions.
-    """
-    stream.state_manager.log_sort_error(
-        ex=error,
-        record_count=done,
-        partition_record_count=done - start,
-        current_context=context,
-    )
 
 
 def missing_replication_key(
