@@ -228,8 +228,7 @@ class RecordSelector:
             normalize=self._make_normalization(schema),
         )
         extract = self.extractor.extract
-        if steps == _RecordSteps():
-            return _make_extraction(extract)
+        has_steps = steps != _RecordSteps()
 
         def select(
             documents: Iterable[Any],
@@ -245,7 +244,7 @@ class RecordSelector:
                     if not isinstance(record, dict) and _is_skipped(record):
                         continue
                     variables["record"] = record
-                    if apply(record, variables):
+                    if not has_steps or apply(record, variables):
                         yield record
 
         return select
@@ -304,29 +303,6 @@ def drop_nulls(select: RecordSelection) -> RecordSelection:
                 yield record
 
     return select_without_nulls
-
-
-def _make_extraction(extract: Callable[[Any], Iterable[Any]]) -> RecordSelection:
-    """Return a function that yields the records of decoded responses, without processing them.
-
-    Such a function is used for selectors without filter and transformations. ``extract`` yields the
-    records of one document.
-    """
-
-    def select(
-        documents: Iterable[Any],
-        scope: TemplateScope,  # noqa: ARG001  (no template is rendered)
-        count_extracted: Callable[[], None],
-        on_failure: OnFailure | None = None,  # noqa: ARG001  (and none can fail)
-    ) -> Iterator[Record]:
-        for document in documents:
-            for record in extract(document):
-                count_extracted()
-                if not isinstance(record, dict) and _is_skipped(record):
-                    continue
-                yield record
-
-    return select
 
 
 def _is_skipped(record: Any) -> bool:
