@@ -24,7 +24,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tap_core.redaction.process_secrets import forget_secrets
+from tap_core.redaction import process_secrets
 from target_spark.config.settings import SCHEMA
 from tests.one_spark import compiled_spark as compiled_spark
 from tests.one_spark import spark as spark
@@ -52,7 +52,7 @@ _WITHOUT_SPARK: Final = "delta-rs"
 def _secrets_of_one_test() -> Iterator[None]:
     """Forget the secrets of a test's plugins after it: other tests may log the same texts."""
     yield
-    forget_secrets()
+    vars(process_secrets).update(_registry=type(process_secrets._registry)())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -18,7 +18,6 @@ from tap_core.redaction.log_records import install_log_redaction
 from tap_core.redaction.text import Secrets, escape_control_characters
 
 __all__ = [
-    "forget_secrets",
     "install_redaction",
     "redact",
     "redact_line",
@@ -74,12 +73,6 @@ class _Registry:
                 self._ended.append(secrets)
                 self._all = None
 
-    def clear(self) -> None:
-        with self._lock:
-            self._owned.clear()
-            self._ended.clear()
-            self._all = None
-
     def all(self) -> Secrets:
         """Return all registered secrets, of existing owners and of the last 32 deleted ones."""
         joined = self._all
@@ -114,11 +107,6 @@ def register_secrets(owner: object, secrets: Secrets) -> None:
     """
     install_redaction()
     _registry.add(owner, secrets)
-
-
-def forget_secrets() -> None:
-    """Remove all registered secrets; used between tests."""
-    _registry.clear()
 
 
 def redact(text: str, *, by_name: bool = True) -> str:
