@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from tap_core.protocols.fivetran.enums import Compression, Encryption
 
-__all__ = ["BatchRequest", "FileKind", "FileParams", "RequestFile"]
+__all__ = ["FileKind", "FileParams", "RequestFile"]
 
 
 class FileKind(IntEnum):
@@ -51,11 +51,3 @@ class FileParams:
     encryption: Encryption = Encryption.NONE
     null: str = ""
     unmodified: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRequest:
-    """Batch files of a WriteBatch or WriteHistoryBatch request of Fivetran, with their format."""
-
-    files: tuple[RequestFile, ...]
-    params: FileParams

@@ -28,7 +28,7 @@ from target_spark.config import settings
 from target_spark.config.options import LoadOptions
 from target_spark.errors import TargetSparkError, UnsupportedError
 from target_spark.fivetran.allowed_settings import CallRules
-from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
 from target_spark.fivetran.configuration_form import FORM, TESTS, check_format, parse_settings
 from target_spark.fivetran.error_messages import explain_error
 from target_spark.fivetran.shared_spark import SharedSpark
@@ -156,30 +156,32 @@ class _Calls:
 
     def write(self, request: Any, call: RpcCall) -> Any:
         """Respond to the RPC `WriteBatch`: write the rows of batch files to a table."""
-        from target_spark.fivetran.write_batch import write_batch
+        from target_spark.fivetran.write_batch import write_changes
 
-        files = self._iterate_files(request, FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE)
-        return self._write(write_batch, request, files, call)
+        kinds = (FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE)
+        return self._write(write_changes, request, kinds, call)
 
     def write_history(self, request: Any, call: RpcCall) -> Any:
         """Respond to the RPC `WriteHistoryBatch`: write batch files to a table of row versions."""
-        from target_spark.fivetran.write_history_batch import write_history_batch
+        from target_spark.fivetran.write_history_batch import write_versions
 
-        files = self._iterate_files(request, *FileKind)
-        return self._write(write_history_batch, request, files, call)
+        return self._write(write_versions, request, FileKind, call)
 
     def _write(
-        self, write: Callable[..., Any], request: Any, files: Iterator[RequestFile], call: RpcCall
+        self, write: Callable[..., int], request: Any, kinds: Iterable[FileKind], call: RpcCall
     ) -> Any:
-        batch = BatchRequest(tuple(files), _parse_file_params(request.file_params))
+        from target_spark.fivetran.write_batch import write_with_retry
+
+        files = tuple(self._iterate_files(request, kinds))
+        params = _parse_file_params(request.file_params)
         stream = _get_stream_id(request.schema_name, request.table.name)
         with self._lock_table(request, stream, call) as tables:
             fivetran_schema = _parse_columns(tables, stream, request.table.columns)
-            written = write(tables, stream, fivetran_schema, batch)
+            written = write_with_retry(tables, stream, fivetran_schema, files, params, write)
         call.note(f"{stream}: {written.rows:,} rows from {written.files} files")
         return proto_messages.WriteBatchResponse(success=True)
 
-    def _iterate_files(self, request: Any, *kinds: FileKind) -> Iterator[RequestFile]:
+    def _iterate_files(self, request: Any, kinds: Iterable[FileKind]) -> Iterator[RequestFile]:
         """Yield the batch files of the given kinds that a request names.
 
         Raises:

@@ -13,13 +13,13 @@ Source: Fivetran's Partner SDK development guide, "WriteBatchRequest" and "FAQ".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tap_core.events import StreamId
 from target_spark.errors import TableError, TargetSparkError, UnsupportedError
 from target_spark.fivetran.batch_frame import find_file_error, read_files, validate_files
-from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
 from target_spark.fivetran.batch_stats import BatchStats, count_rows
 from target_spark.fivetran.existing_table import ExistingTable
 from target_spark.fivetran.file_reader import identify_files
@@ -36,7 +36,7 @@ from target_spark.fivetran.table_schema import START, DestinationColumn, Fivetra
 from target_spark.fivetran.tables import TableService
 from target_spark.storage.commit_retry import retry_transient
 
-__all__ = ["BatchResult", "BatchTarget", "write_batch", "write_with_retry"]
+__all__ = ["BatchResult", "BatchTarget", "write_changes", "write_with_retry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,50 +64,26 @@ class BatchTarget:
     fivetran_schema: FivetranSchema
 
 
-def write_batch(
-    tables: TableService,
-    stream: StreamId,
-    fivetran_schema: FivetranSchema,
-    batch: BatchRequest,
-) -> BatchResult:
-    """Write the files of a WriteBatch request to a table; return the number of rows and files.
-
-    If the request marks no column as a key, the table's key is used: the key columns stored with
-    the table, or else ``_fivetran_id``.
-
-    Args:
-        tables: The `TableService` of the gRPC call.
-        stream: The stream of the table.
-        fivetran_schema: The columns of the request.
-        batch: The files.
-
-    Raises:
-        TableError: The table does not exist, lacks a column, or has a column whose type does not
-            fit a value.
-        BatchFileLoadError: A file or its AES key is invalid.
-        UnsupportedError: The batch updates or deletes rows of a table without a key, or deletes
-            rows of a table in history mode.
-        StorageError: All attempts to write the table failed.
-    """
-    return write_with_retry(tables, stream, fivetran_schema, batch, _write)
-
-
 def write_with_retry(
     tables: TableService,
     stream: StreamId,
     fivetran_schema: FivetranSchema,
-    batch: BatchRequest,
+    files: Iterable[RequestFile],
+    params: FileParams,
     write: Callable[[BatchTarget, Sequence[RequestFile], FileParams], int],
 ) -> BatchResult:
     """Write batch files of Fivetran with the function ``write``. Retry after transient errors.
 
-    Each attempt looks up the table again and opens the files again.
+    Each attempt looks up the table again and opens the files again. If the request marks no column
+    as a key, the table's key is used: the key columns stored with the table, or else
+    ``_fivetran_id``.
 
     Args:
         tables: The `TableService` of the gRPC call.
         stream: The stream of the table.
         fivetran_schema: The columns of the request.
-        batch: The files.
+        files: The files.
+        params: The format of the files.
         write: Function that writes the files to the table and returns the number of rows. Its
             arguments are the table, the files and their format.
 
@@ -117,8 +93,8 @@ def write_with_retry(
         BatchFileLoadError: A file or its AES key is invalid.
         StorageError: All attempts to write the table failed.
     """
-    files = sorted(batch.files, key=lambda file: file.kind)  # the order in which they are applied
-    if not files:
+    ordered = sorted(files, key=lambda file: file.kind)  # the order in which they are applied
+    if not ordered:
         return BatchResult(0, 0)
 
     target: BatchTarget | None = None
@@ -127,8 +103,8 @@ def write_with_retry(
     def attempt() -> int:
         nonlocal target
         target = _build_target(tables, stream, lookup.load(), fivetran_schema)
-        validate_files(files, batch.params, target.fivetran_schema)
-        return write(target, files, batch.params)
+        validate_files(ordered, params, target.fivetran_schema)
+        return write(target, ordered, params)
 
     def raise_explained(error: BaseException) -> None:
         explained: TargetSparkError | None = find_file_error(error)
@@ -140,7 +116,7 @@ def write_with_retry(
             raise explained from None
 
     rows = retry_transient(attempt, f"A batch of table {stream}", raise_explained)
-    return BatchResult(rows, len(files))
+    return BatchResult(rows, len(ordered))
 
 
 def _build_target(
@@ -179,7 +155,15 @@ def _use_table_keys(
     )
 
 
-def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
+def write_changes(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
+    """Write the files of a WriteBatch request to a table; return the number of rows.
+
+    Raises:
+        TableError: The table has a column whose type does not fit a value.
+        BatchFileLoadError: A file is invalid.
+        UnsupportedError: The batch updates or deletes rows of a table without a key, or deletes
+            rows of a table in history mode.
+    """
     _refuse_unidentified_rows(target, files)
     stats = count_rows(files, params, target.fivetran_schema, target.existing)
     if stats.total:

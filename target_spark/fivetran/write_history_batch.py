@@ -22,9 +22,8 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from tap_core.events import StreamId
 from target_spark.fivetran.batch_frame import read_files
-from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
 from target_spark.fivetran.batch_stats import BatchStats, count_rows
 from target_spark.fivetran.history_versions import (
     VersionedSchema,
@@ -40,46 +39,37 @@ from target_spark.fivetran.merge import (
     merge_rows,
     persisted,
 )
-from target_spark.fivetran.table_schema import FivetranSchema
-from target_spark.fivetran.tables import TableService
-from target_spark.fivetran.write_batch import BatchResult, BatchTarget, write_with_retry
+from target_spark.fivetran.write_batch import BatchTarget
 from target_spark.writers.history_merge import BEGIN, END, REMOVE
 
-__all__ = ["write_history_batch"]
+__all__ = ["write_versions"]
 
 _VERSION_KINDS: Final = frozenset({FileKind.REPLACE, FileKind.UPDATE})
 """Kinds of batch files that write row versions. The other kinds end or remove versions."""
 
 
-def write_history_batch(
-    tables: TableService, stream: StreamId, fivetran_schema: FivetranSchema, batch: BatchRequest
-) -> BatchResult:
+def write_versions(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
     """Write the files of a WriteHistoryBatch request to a table that keeps all versions of rows.
 
-    Return the numbers of written rows and files.
+    Return the number of rows.
 
     Raises:
-        TableError: The table does not exist, is not in history mode, lacks a column, or has a
-            column whose type does not fit a value.
-        BatchFileLoadError: A file or its AES key is invalid.
-        StorageError: All attempts to write the table failed.
+        TableError: The table is not in history mode, or has a column whose type does not fit a
+            value.
+        BatchFileLoadError: A file is invalid.
     """
-    return write_with_retry(tables, stream, fivetran_schema, batch, _write)
-
-
-def _write(target: BatchTarget, files: Sequence[RequestFile], params: FileParams) -> int:
     schema = parse_versioned_schema(target.fivetran_schema, target.name)
     stats = count_rows(files, params, schema.fivetran_schema, target.existing, _VERSION_KINDS)
     if stats.total:
         nonempty = [file for file in files if file.kind in stats.kinds]
         rows = read_files(target.tables.spark, nonempty, params, schema.fivetran_schema)
-        _write_versions(
+        _insert_and_end_versions(
             target, cast_to_table(rows, target.existing, schema.fivetran_schema), schema, stats
         )
     return stats.total
 
 
-def _write_versions(
+def _insert_and_end_versions(
     target: BatchTarget, rows: DataFrame, schema: VersionedSchema, stats: BatchStats
 ) -> None:
     if stats.kinds <= {FileKind.EARLIEST_START, FileKind.REPLACE} and append_if_empty(

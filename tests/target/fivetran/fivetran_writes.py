@@ -9,10 +9,15 @@ from typing import Any
 
 from tap_core.events import StreamId
 from tap_core.protocols.fivetran.enums import Compression, DataType, Encryption
-from target_spark.fivetran.batch_request import BatchRequest, FileKind, FileParams, RequestFile
+from target_spark.fivetran.batch_request import FileKind, FileParams, RequestFile
 from target_spark.fivetran.table_schema import DestinationColumn, FivetranSchema
 from target_spark.fivetran.tables import TableService
-from target_spark.fivetran.write_batch import BatchResult, write_batch
+from target_spark.fivetran.write_batch import (
+    BatchResult,
+    BatchTarget,
+    write_changes,
+    write_with_retry,
+)
 from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
 from tests.fivetran import batch_files
 from tests.fivetran.batch_files import Cell
@@ -61,12 +66,10 @@ class DestinationTables:
         name: str,
         fivetran_schema: FivetranSchema,
         *files: RequestFile,
-        write_with: Callable[
-            [TableService, StreamId, FivetranSchema, BatchRequest], BatchResult
-        ] = write_batch,
+        write_with: Callable[[BatchTarget, Sequence[RequestFile], FileParams], int] = write_changes,
     ) -> BatchResult:
-        return write_with(
-            self.tables, StreamId(name, "s"), fivetran_schema, BatchRequest(files, PARAMS)
+        return write_with_retry(
+            self.tables, StreamId(name, "s"), fivetran_schema, files, PARAMS, write_with
         )
 
     def ref(self, name: str) -> str:

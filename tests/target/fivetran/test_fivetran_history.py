@@ -20,7 +20,7 @@ from target_spark.errors import TableError
 from target_spark.fivetran.batch_request import FileKind, RequestFile
 from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.write_batch import BatchResult
-from target_spark.fivetran.write_history_batch import write_history_batch
+from target_spark.fivetran.write_history_batch import write_versions
 from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
 from tests.target.fivetran.fivetran_writes import DestinationTables, shape
 
@@ -170,7 +170,7 @@ def destination(
 
 def write(destination: DestinationTables, sync: Sync | Sequence[RequestFile]) -> BatchResult:
     files = sync.files(destination) if isinstance(sync, Sync) else sync
-    return destination.write("versions", SHAPE, *files, write_with=write_history_batch)
+    return destination.write("versions", SHAPE, *files, write_with=write_versions)
 
 
 def content(destination: DestinationTables) -> list[tuple[Any, ...]]:
@@ -244,12 +244,12 @@ def test_table_without_history_columns_or_keys_is_rejected(destination: Destinat
     destination.make("plain", shape(id="*STRING", a="STRING"))
     row = destination.file(FileKind.DELETE, ["id"], [("1",)])
     with pytest.raises(TableError, match=r"s\.plain keeps no versions.*_start is missing"):
-        destination.write("plain", shape(id="*STRING"), row, write_with=write_history_batch)
+        destination.write("plain", shape(id="*STRING"), row, write_with=write_versions)
     keyless = [(c.name, c.type.name) for c in SHAPE.columns if c.name.startswith("_")]
     destination.make("keyless", shape(**dict(keyless)))
     starts = destination.file(FileKind.EARLIEST_START, ["_fivetran_start"], [(text(at(1)),)])
     with pytest.raises(TableError, match="no key beside _fivetran_start"):
-        destination.write("keyless", shape(**dict(keyless)), starts, write_with=write_history_batch)
+        destination.write("keyless", shape(**dict(keyless)), starts, write_with=write_versions)
 
 
 @pytest.mark.thorough

@@ -146,9 +146,9 @@ def delete(destination: RacingDestination) -> None:
 def history(destination: RacingDestination) -> None:
     columns = [column.name for column in VERSIONS.columns]
     rows = [("1", "10", SYNCED, MAX, "true"), ("2", NULL, SYNCED, MAX, "true")]
-    write = write_history_batch.write_history_batch
+    write_with = write_history_batch.write_versions
     destination.write(
-        "t", VERSIONS, destination.file(FileKind.REPLACE, columns, rows), write_with=write
+        "t", VERSIONS, destination.file(FileKind.REPLACE, columns, rows), write_with=write_with
     )
 
 
@@ -160,7 +160,7 @@ def next_versions(destination: RacingDestination) -> None:
         VERSIONS,
         destination.file(FileKind.UPDATE, columns, rows),
         destination.file(FileKind.EARLIEST_START, ["id", "_fivetran_start"], [("1", LATER)]),
-        write_with=write_history_batch.write_history_batch,
+        write_with=write_history_batch.write_versions,
     )
 
 
