@@ -26,7 +26,7 @@ needs_pyairbyte = pytest.mark.skipif(PYAIRBYTE is None, reason=missing_reason("p
 
 def write_executable(path: Path, program: Sequence[str]) -> str:
     """Write a command as one executable, like the script of an installed package."""
-    command = " ".join(f"'{word}'" for word in program)
+    command = " ".join(f"'{argument}'" for argument in program)
     path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     path.chmod(0o755)
     return str(path)

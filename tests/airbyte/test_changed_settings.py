@@ -94,15 +94,15 @@ def test_other_secrets_stay_hidden_after_many_changes(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("changes", "word"),
+    ("changes", "message"),
     [({"sesion_key": "x"}, "no setting 'sesion_key'"), ({"page": SECRET}, "page")],
 )
-def test_invalid_changed_setting_is_refused(changes: dict[str, Any], word: str) -> None:
+def test_invalid_changed_setting_is_refused(changes: dict[str, Any], message: str) -> None:
     """CT2: a platform would end the sync."""
     tap = TapKeys(config={"session_key": "old"})
     results: list[Any] = []
     tap.config_listener = results.append
-    with pytest.raises(ConfigurationError, match=word):
+    with pytest.raises(ConfigurationError, match=message):
         tap.update_config(changes)
     assert (results, dict(tap.config)) == ([], {"session_key": "old", "page": 1})
     tap.update_config({"page": 1})

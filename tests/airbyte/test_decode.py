@@ -58,8 +58,8 @@ def state(**body: object) -> dict[str, object]:
     return {"type": "STATE", "state": body}
 
 
-def status(stream: str, word: str, **descriptor: object) -> dict[str, object]:
-    fields = {"stream_descriptor": {"name": stream, **descriptor}, "status": word}
+def status(stream: str, value: str, **descriptor: object) -> dict[str, object]:
+    fields = {"stream_descriptor": {"name": stream, **descriptor}, "status": value}
     return {
         "type": "TRACE",
         "trace": {"type": "STREAM_STATUS", "emitted_at": 1.5, "stream_status": fields},
@@ -353,7 +353,7 @@ def test_complete_status_ends_a_stream_in_any_order() -> None:
 
 def test_stream_with_an_incomplete_status_is_not_complete() -> None:
     for statuses in (["COMPLETE", "INCOMPLETE"], ["INCOMPLETE", "COMPLETE"], ["RUNNING"]):
-        assert completed_streams(decode(lines(*(status("b", word) for word in statuses)))) == []
+        assert completed_streams(decode(lines(*(status("b", value) for value in statuses)))) == []
 
 
 def test_clean_end_without_statuses_completes_every_stream() -> None:

@@ -38,7 +38,7 @@ class Reader:
         assert lines.endswith(b"\n")
         self.text += lines
 
-    def tell(self, *events: Any) -> list[dict[str, Any]]:
+    def emit(self, *events: Any) -> list[dict[str, Any]]:
         """Emit events; return the messages."""
         self.text = b""
         for event in events:
@@ -46,12 +46,12 @@ class Reader:
         return [json.loads(line) for line in self.text.splitlines()]
 
     def states(self, *events: Any) -> list[dict[str, Any]]:
-        return [message["state"] for message in self.tell(*events) if message["type"] == "STATE"]
+        return [message["state"] for message in self.emit(*events) if message["type"] == "STATE"]
 
     def statuses(self, *events: Any) -> list[tuple[str, str]]:
         statuses = [
             message["trace"]["stream_status"]
-            for message in self.tell(*events)
+            for message in self.emit(*events)
             if "trace" in message
         ]
         return [(status["stream_descriptor"]["name"], status["status"]) for status in statuses]
@@ -79,7 +79,7 @@ def state_event(**bookmarks: Any) -> Checkpoint:
 def test_record_has_stream_namespace_data_and_time() -> None:
     """RD3: the data is the encoded body, byte for byte."""
     reader = Reader()
-    reader.tell(started_event(B), rows_event(B, b'{"n":1.50}', b'{"n":2}'))
+    reader.emit(started_event(B), rows_event(B, b'{"n":1.50}', b'{"n":2}'))
     first, second = (line for line in reader.text.splitlines() if b'"RECORD"' in line)
     assert first == (
         b'{"type":"RECORD","record":{"stream":"b","namespace":"main","data":{"n":1.50},'
@@ -90,7 +90,7 @@ def test_record_has_stream_namespace_data_and_time() -> None:
 
 def test_emitted_at_is_the_time_of_the_row_or_now() -> None:
     reader = Reader()
-    messages = reader.tell(
+    messages = reader.emit(
         rows_event(A, b"{}", b"{}", extracted_at=[AT, None]),
         rows_event(A, b"{}", extracted_at=None),
     )
@@ -108,7 +108,7 @@ def test_stream_outside_the_catalog_is_skipped_and_logged_once(caplog: Any) -> N
         Estimate(other, 1),
         completed_event(other),
     ]
-    assert Reader().tell(*events, *events) == []
+    assert Reader().emit(*events, *events) == []
     assert [record.message for record in caplog.records] == [
         "Stream 'other' is not in the catalog: its records are not sent."
     ]
@@ -116,12 +116,12 @@ def test_stream_outside_the_catalog_is_skipped_and_logged_once(caplog: Any) -> N
 
 def test_events_without_an_airbyte_message_are_skipped() -> None:
     events = [SchemaEvent(A, {}), ActivateVersion(A, 1), rows_event(A)]
-    assert Reader().tell(*events) == []
+    assert Reader().emit(*events) == []
 
 
 def test_batch_files_are_refused() -> None:
     with pytest.raises(UnsupportedFeatureError, match="yield the rows"):
-        Reader().tell(BatchFiles(A, ["/tmp/x.jsonl"], {"format": "jsonl"}))
+        Reader().emit(BatchFiles(A, ["/tmp/x.jsonl"], {"format": "jsonl"}))
 
 
 def test_numbers_keep_their_digits_and_dates_become_text() -> None:
@@ -158,7 +158,7 @@ def test_first_record_starts_a_stream_that_was_not_started() -> None:
 
 def test_aborted_sync_marks_unfinished_streams_incomplete() -> None:
     reader = Reader()
-    reader.tell(started_event(A), completed_event(A), started_event(B))
+    reader.emit(started_event(A), completed_event(A), started_event(B))
     reader.text = b""
     reader.writer.break_off()
     reader.writer.break_off()
@@ -169,9 +169,9 @@ def test_aborted_sync_marks_unfinished_streams_incomplete() -> None:
 
 def test_estimate_has_only_known_counts() -> None:
     """TR3: whole numbers; an unknown count is omitted."""
-    (rows_only,) = Reader().tell(Estimate(A, rows=3))
+    (rows_only,) = Reader().emit(Estimate(A, rows=3))
     assert rows_only["trace"]["estimate"] == {"name": "a", "type": "STREAM", "row_estimate": 3}
-    (rows_and_bytes,) = Reader().tell(Estimate(B, 3, 90))
+    (rows_and_bytes,) = Reader().emit(Estimate(B, 3, 90))
     assert rows_and_bytes["trace"]["estimate"]["byte_estimate"] == 90
     assert rows_and_bytes["trace"]["estimate"]["namespace"] == "main"
 
@@ -180,14 +180,14 @@ def test_estimate_of_the_sync_has_type_sync() -> None:
     """TR3: platforms accept either a total or estimates per stream; the later kind is skipped."""
     total = Estimate(StreamId("tap-x"), 9, is_total=True)
     reader = Reader()
-    [encoded] = reader.tell(total)
+    [encoded] = reader.emit(total)
     assert encoded["trace"]["estimate"] == {"name": "tap-x", "type": "SYNC", "row_estimate": 9}
-    assert reader.tell(Estimate(A, rows=3)) == []
-    [second] = reader.tell(Estimate(StreamId("tap-x"), 12, is_total=True))
+    assert reader.emit(Estimate(A, rows=3)) == []
+    [second] = reader.emit(Estimate(StreamId("tap-x"), 12, is_total=True))
     assert second["trace"]["estimate"]["row_estimate"] == 12
     reader = Reader()
-    assert len(reader.tell(Estimate(A, rows=3))) == len(reader.tell(Estimate(A, rows=4))) == 1
-    assert reader.tell(total) == []
+    assert len(reader.emit(Estimate(A, rows=3))) == len(reader.emit(Estimate(A, rows=4))) == 1
+    assert reader.emit(total) == []
 
 
 # States
@@ -209,7 +209,7 @@ def test_only_changed_states_of_started_streams_are_written() -> None:
     }
     assert reader.states(completed_event(A)) == []
     assert reader.states(state_event(**{**bookmarks, "a": {"x": 3}})) == []
-    reader.tell(started_event(B), rows_event(B, b"{}"))
+    reader.emit(started_event(B), rows_event(B, b"{}"))
     (state,) = reader.states(state_event(**{**bookmarks, "a": {"x": 3}, "main-b": {"y": 2}}))
     assert state["stream"]["stream_descriptor"] == {"name": "b", "namespace": "main"}
 
@@ -218,17 +218,17 @@ def test_state_is_written_byte_for_byte() -> None:
     """ST9: the state is not decoded, because decoding could change it."""
     reader = Reader()
     blob = b'{"n":1.10,"big":123456789012345678901234567890,"text":"\\u00fc"}'
-    reader.tell(started_event(A), Checkpoint(b'{"bookmarks":{"a":%b}}' % blob))
+    reader.emit(started_event(A), Checkpoint(b'{"bookmarks":{"a":%b}}' % blob))
     assert b'"stream_state":%b}' % blob in reader.text
 
 
 def test_stream_has_a_state_before_it_is_complete() -> None:
     """ST6, ST7: also without records, and when the state did not change."""
     reader = Reader()
-    messages = reader.tell(started_event(A), completed_event(A))
+    messages = reader.emit(started_event(A), completed_event(A))
     assert [message["type"] for message in messages] == ["TRACE", "STATE", "TRACE"]
     assert messages[1]["state"]["stream"]["stream_state"] == {}
-    reader.tell(started_event(B), state_event(**{"main-b": {"y": 1}}))
+    reader.emit(started_event(B), state_event(**{"main-b": {"y": 1}}))
     (state,) = reader.states(rows_event(B, b"{}"), completed_event(B))
     assert state["stream"]["stream_state"] == {"y": 1}
     assert state["sourceStats"] == {"recordCount": 1.0}
@@ -245,7 +245,7 @@ def test_unchanged_input_state_is_written_only_at_the_end() -> None:
 def test_null_bookmark_is_written_as_an_empty_state() -> None:
     """ST3: null would tell the client to reset the stream."""
     reader = Reader()
-    reader.tell(started_event(A), state_event(a=None))
+    reader.emit(started_event(A), state_event(a=None))
     (state,) = reader.states(completed_event(A))
     assert state["stream"]["stream_state"] == {}
 
@@ -268,7 +268,7 @@ def test_streams_with_a_shared_state_have_a_global_state() -> None:
     """ST4: complete, with the shared state and the count of all records since the last one."""
     reader = Reader(shared=True)
     assert reader.states(shared_state_event(1, a={"x": 1})) == []
-    reader.tell(
+    reader.emit(
         started_event(A), rows_event(A, b"{}"), started_event(B), rows_event(B, b"{}", b"{}")
     )
     (state,) = reader.states(shared_state_event(2, a={"x": 2}))

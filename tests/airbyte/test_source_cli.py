@@ -148,12 +148,12 @@ def test_help_prints_the_usage(tmp_path: Path) -> None:
     assert usage.endswith("read --config FILE --catalog FILE [--state FILE]")
 
 
-@pytest.mark.parametrize("word", ["spec", "discover"])
-def test_spec_and_discover_do_not_import_heavy_packages(tmp_path: Path, word: str) -> None:
+@pytest.mark.parametrize("command", ["spec", "discover"])
+def test_spec_and_discover_do_not_import_heavy_packages(tmp_path: Path, command: str) -> None:
     (tmp_path / "c.json").write_text(json.dumps({"token": TOKEN}))
-    files = [] if word == "spec" else ["--config", "c.json"]
+    files = [] if command == "spec" else ["--config", "c.json"]
     code = (
-        f"import runpy, sys; sys.argv = ['tap', {word!r}, *{files!r}]\n"
+        f"import runpy, sys; sys.argv = ['tap', {command!r}, *{files!r}]\n"
         f"try: runpy.run_path({TAP_SHOP[-1]!r}, run_name='__main__')\n"
         "except SystemExit: pass\n"
         "print(*sorted(sys.modules), file=sys.stderr)"

@@ -257,8 +257,8 @@ def make_document(*args: Any) -> dict[str, Any]:
 
 def test_states_become_bookmarks_by_stream_name() -> None:
     """ST9, ST10, ST13: states of unknown streams are ignored."""
-    given_ = parse([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
-    assert make_document(given_, select_streams("people")) == {"bookmarks": {"people": AT}}
+    input_state = parse([stream(AT), stream(OTHER, "gone"), stream(OTHER, namespace="elsewhere")])
+    assert make_document(input_state, select_streams("people")) == {"bookmarks": {"people": AT}}
 
 
 def test_null_state_resets_only_its_stream() -> None:
@@ -284,10 +284,10 @@ def test_full_refresh_stream_gets_no_state() -> None:
 
 def test_shared_state_has_its_keys_next_to_the_bookmarks() -> None:
     """ST4, ST9."""
-    given_ = parse(
+    input_state = parse(
         global_state(stream(AT), shared={"lsn": 5, "bookmarks": 1, "currently_syncing": "x"})
     )
-    assert make_document(given_, select_streams("people")) == {
+    assert make_document(input_state, select_streams("people")) == {
         "bookmarks": {"people": AT},
         "lsn": 5,
     }
@@ -301,12 +301,12 @@ def test_state_of_another_form_is_passed_to_the_tap() -> None:
 
 
 def test_changes_of_the_state_document_do_not_affect_the_input() -> None:
-    given_ = parse([{"data": SINGER}, global_state(stream(deepcopy(AT)), shared={"l": [1]})])
-    before = deepcopy(given_)
-    document = make_document(given_, select_streams("people"))
+    input_state = parse([{"data": SINGER}, global_state(stream(deepcopy(AT)), shared={"l": [1]})])
+    before = deepcopy(input_state)
+    document = make_document(input_state, select_streams("people"))
     document["bookmarks"]["people"]["replication_key_value"] = "x"
     document["l"].append(2)
-    assert given_ == before
+    assert input_state == before
 
 
 SHOP = {"replication_key": "id", "replication_key_value": 2}

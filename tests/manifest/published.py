@@ -125,9 +125,11 @@ def collect_results(manifest: Path, run: Run, choice: int = 0, runs: int = 2) ->
         results: list[RunResult] = []
         for _ in range(runs):
             arguments = [*run.command, str(path)]
-            for word, content in files.items():
-                (file := folder / f"{word}.json").write_text(json.dumps(content), encoding="utf-8")
-                arguments += [f"--{word}", str(file)]
+            for option, content in files.items():
+                (file := folder / f"{option}.json").write_text(
+                    json.dumps(content), encoding="utf-8"
+                )
+                arguments += [f"--{option}", str(file)]
             server.asked.clear()
             results.append(_collect_result(server, *run.carry_out(arguments, folder)))
             files["state"] = results[-1].stored
@@ -175,7 +177,7 @@ def _copy_manifest(manifest: Path, folder: Path, url: str) -> Path:
 
 def example_config(schema: Mapping[str, Any], name: str = "", choice: int = 0) -> Any:
     """Return a config that fits a schema, with recent dates; ``choice`` selects a oneOf."""
-    values = [schema[word] for word in ("const", "default") if word in schema]
+    values = [schema[keyword] for keyword in ("const", "default") if keyword in schema]
     values += (schema.get("enum") or [])[:1]
     if values and values[0] is not None and not ("start" in name and _DATE.match(str(values[0]))):
         return values[0]
@@ -205,7 +207,7 @@ def _example_value(schema: Mapping[str, Any], name: str) -> Any:
         dates.insert(0, dates[1])
     examples = [str(text) for text in schema.get("examples") or ()]
     candidates = [*(dates if is_date else ()), "text", *examples, *_TEXTS, *dates]
-    return next((word for word in candidates if pattern.search(word)), "text")
+    return next((candidate for candidate in candidates if pattern.search(candidate)), "text")
 
 
 def _configured_stream(name: str) -> dict[str, Any]:

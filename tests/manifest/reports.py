@@ -113,10 +113,10 @@ class ReportsApi:
         if self.max_running < self.wait_for:
             return Reply({"status": "queued"})
         statuses = self._jobs[segments[0]]
-        word = statuses.pop(0) if len(statuses) > 1 else statuses[0]
-        if word != "queued":
+        status = statuses.pop(0) if len(statuses) > 1 else statuses[0]
+        if status != "queued":
             self.running_jobs.discard(segments[0])
-        return Reply({"status": word} if word else {})
+        return Reply({"status": status} if status else {})
 
     def _slice_of(self, job: str) -> str:
         return job.partition("-")[2]

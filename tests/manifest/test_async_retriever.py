@@ -204,17 +204,17 @@ class TestFailures:
         assert "POST /jobs/0-items/abort" in list_requests(server)
 
     @pytest.mark.parametrize(
-        ("word", "message"),
+        ("status", "message"),
         [
             ("strange", "its job has the status 'strange', which is not in status_mapping"),
             ("", "the polling response has no status at the path of status_extractor"),
         ],
     )
     def test_unknown_job_status_ends_the_stream(
-        self, tmp_path: Path, api, waits, word: str, message: str
+        self, tmp_path: Path, api, waits, status: str, message: str
     ):
         server, source = api
-        source.statuses = [word]
+        source.statuses = [status]
         result = run(manifest(tmp_path, report_stream()), server, fails=True)
         assert str(result.error) == f"Stream 'items': {message}."
         assert list_requests(server)[-1] == "POST /jobs/0-items/abort"
@@ -357,8 +357,8 @@ class TestConcurrentJobs:
         tap = make_tap_class(path)(config={"url": "http://x"})
         numbers = {name: stream.max_parallel_partitions for name, stream in tap.streams.items()}
         assert numbers == {"items": 7, "others": 1}
-        whys = {name: explain_not_distributed(stream) for name, stream in tap.streams.items()}
-        assert whys == {
+        reasons = {name: explain_not_distributed(stream) for name, stream in tap.streams.items()}
+        assert reasons == {
             "items": "its jobs at the source are counted by one process",
             "others": None,
         }

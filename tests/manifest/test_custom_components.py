@@ -121,11 +121,13 @@ def test_custom_extractor_can_contain_other_extractors(tmp_path: Path):
         def extract_records(self, response):
             yield from (one.upper() for one in self.inner.extract_records(response))
     """
-    declared_one = "{type: DpathExtractor, field_path: [%s, '*', x]}"
-    custom = f"{{type: CustomRecordExtractor, class_name: {PLACE}.Loud, inner: {declared_one}}}"
+    declared_extractor = "{type: DpathExtractor, field_path: [%s, '*', x]}"
+    custom = (
+        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Loud, inner: {declared_extractor}}}"
+    )
     extractor = (
         f"{{type: CustomRecordExtractor, class_name: {PLACE}.Named,"
-        f" names: {custom % 'heads'}, values: {declared_one % 'row'}}}"
+        f" names: {custom % 'heads'}, values: {declared_extractor % 'row'}}}"
     )
     declared = stream("items", "/items").replace(
         "{type: DpathExtractor, field_path: [data]}", extractor

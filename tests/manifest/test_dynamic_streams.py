@@ -369,13 +369,13 @@ class TestFailures:
 
 
 def run_airbyte_command(
-    path: Path, word: str, config: dict[str, Any], *, streams: list[str] | None = None
+    path: Path, command_name: str, config: dict[str, Any], *, streams: list[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return the messages of tap_core's Airbyte source for a command."""
     folder = path.parent
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    arguments = [word, "--manifest", str(path), "--config", str(folder / "config.json")]
-    if word == "read":
+    arguments = [command_name, "--manifest", str(path), "--config", str(folder / "config.json")]
+    if command_name == "read":
         declared = {"json_schema": {}, "supported_sync_modes": ["full_refresh"]}
         listed = [
             {
@@ -407,8 +407,8 @@ class TestDiscovery:
 
     def test_about_and_spec_work_without_a_config(self, tmp_path: Path):
         path = write_manifest(tmp_path, dynamic_stream(HTTP))
-        for word in ("--about", "spec"):
-            result = self.command(word, "--manifest", str(path))
+        for argument in ("--about", "spec"):
+            result = self.command(argument, "--manifest", str(path))
             assert result.returncode == 0
             assert "api_key" in result.stdout
 

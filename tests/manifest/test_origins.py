@@ -232,11 +232,11 @@ def test_url_from_a_parent_record_gets_credentials_only_on_declared_hosts(
 ):
     """The URL of a child comes from a parent's record."""
     child = child_stream(ADDRESSES[option], AUTHENTICATORS["bearer"])
-    at_home = f"{server.url}/child"
+    declared_url = f"{server.url}/child"
     serve(
         server,
         {
-            "/parents": {"data": [{"link": at_home}, {"link": f"{other.url}/child"}]},
+            "/parents": {"data": [{"link": declared_url}, {"link": f"{other.url}/child"}]},
             "/child": {"data": [{"id": 5}]},
             "/": {"data": [{"id": 5}]},
             "": {"data": [{"id": 5}]},
@@ -348,13 +348,13 @@ def test_job_urls_get_credentials_only_on_allowed_hosts(
 
 @pytest.mark.parametrize("kind", ["oauth", "session"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("at_home", [True, False])
-def test_token_requests_follow_no_redirect(tmp_path, server, other, kind, status, at_home):
+@pytest.mark.parametrize("is_same_host", [True, False])
+def test_token_requests_follow_no_redirect(tmp_path, server, other, kind, status, is_same_host):
     """SEC9: a request for a token follows no redirect."""
-    location = f"{server.url if at_home else other.url}/moved"
+    location = f"{server.url if is_same_host else other.url}/moved"
     server.answers(Reply(b"", status=status, headers={"Location": location}))
     result = sync(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
-    assert f"redirects to {server.url if at_home else other.url}" in describe_error(result)
+    assert f"redirects to {server.url if is_same_host else other.url}" in describe_error(result)
     assert "follows no redirect" in describe_error(result)
     assert KEY not in describe_error(result)
     assert len(server.asked) == 1

@@ -77,11 +77,11 @@ def test_error_response_is_not_cached(server):
 
 def test_threads_with_the_same_request_wait_for_one_response(server):
     together = threading.Barrier(5)
-    all_came = threading.Event()
+    all_waiting = threading.Event()
     cache = ResponseCache()
 
     def slow(_: ReceivedRequest) -> Reply:
-        all_came.wait(60)
+        all_waiting.wait(60)
         return Reply({"id": 1})
 
     def ask() -> Any:
@@ -92,7 +92,7 @@ def test_threads_with_the_same_request_wait_for_one_response(server):
     with ThreadPoolExecutor(4) as threads:
         futures = [threads.submit(ask) for _ in range(4)]
         together.wait(60)
-        all_came.set()
+        all_waiting.set()
         assert [future.result(60) for future in futures] == [{"id": 1}] * 4
     assert len(server.asked) == 1
 

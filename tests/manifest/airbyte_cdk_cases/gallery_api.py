@@ -134,11 +134,11 @@ def _sales(request: ReceivedRequest) -> Reply:
 
 def _shows(request: ReceivedRequest) -> Any:
     painting, names = request.path.split("/")[-1], _query_value(request, "only").split(";")
-    asked_for = {name: len(name) for name in names}
+    lengths = {name: len(name) for name in names}
     halls = [
-        {"day": "2024-01-01", "hall": "east", "of": painting, "seen": asked_for},
-        {"day": "2024-01-01", "hall": "west", "of": painting, **asked_for},
-        {"day": "2024-01-01", "hall": "", "of": painting, **asked_for},
+        {"day": "2024-01-01", "hall": "east", "of": painting, "seen": lengths},
+        {"day": "2024-01-01", "hall": "west", "of": painting, **lengths},
+        {"day": "2024-01-01", "hall": "", "of": painting, **lengths},
         {"day": "2024-01-01", "hall": "closed", "of": painting},
     ]
     return {"data": halls}

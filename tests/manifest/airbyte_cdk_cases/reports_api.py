@@ -49,12 +49,12 @@ class _Reports:
         return Reply({"state": self._state(name), "links": self._links(name)})
 
     def _state(self, name: str) -> Any:
-        word = "queued" if self._polls[name] % 2 else "done"
+        status = "queued" if self._polls[name] % 2 else "done"
         if "_broken_" in name and self._polls[name] == 2:
-            word = "broken"
-        if "_empty_" in name and word == "done":
-            word = "empty"
-        return {"word": word, "of": name}
+            status = "broken"
+        if "_empty_" in name and status == "done":
+            status = "empty"
+        return {"word": status, "of": name}
 
     def _links(self, name: str) -> list[str]:
         kind = name.partition("_")[0]
