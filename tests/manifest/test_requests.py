@@ -72,15 +72,15 @@ def test_url_is_joined_from_base_and_path(options, url):
 )
 def test_value_that_leads_to_another_path_is_an_error(options, value):
     """A value of a response does not choose the path that is read with the credentials."""
-    requester = made(f"type: HttpRequester\n{options}", HttpRequester)
+    requester = build(f"type: HttpRequester\n{options}", HttpRequester)
     with pytest.raises(FatalAPIError, match=r"segment '\.' or '\.\.'"):
         requester.request({"stream_partition": {"id": value}})
 
 
 def test_path_or_url_that_the_manifest_or_the_source_chooses_may_have_dots():
-    own = made("type: HttpRequester\nurl_base: http://api/v1\npath: ../x/{{ 1 }}", HttpRequester)
-    assert own.request({}).url == "http://api/x/1"
-    link = made("type: HttpRequester\nurl: '{{ stream_partition.link }}'", HttpRequester)
+    declared = build("type: HttpRequester\nurl_base: http://api/v1\npath: ../x/{{ 1 }}", HttpRequester)
+    assert declared.request({}).url == "http://api/x/1"
+    link = build("type: HttpRequester\nurl: '{{ stream_partition.link }}'", HttpRequester)
     linked = link.request({"stream_partition": {"link": "http://api/v1/../x"}})
     assert linked.url == "http://api/v1/../x"
 
