@@ -78,7 +78,8 @@ def test_value_that_leads_to_another_path_is_an_error(options, value):
 
 
 def test_path_or_url_that_the_manifest_or_the_source_chooses_may_have_dots():
-    declared = build("type: HttpRequester\nurl_base: http://api/v1\npath: ../x/{{ 1 }}", HttpRequester)
+    text = "type: HttpRequester\nurl_base: http://api/v1\npath: ../x/{{ 1 }}"
+    declared = build(text, HttpRequester)
     assert declared.request({}).url == "http://api/x/1"
     link = build("type: HttpRequester\nurl: '{{ stream_partition.link }}'", HttpRequester)
     linked = link.request({"stream_partition": {"link": "http://api/v1/../x"}})
