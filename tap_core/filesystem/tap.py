@@ -109,7 +109,7 @@ class FolderTap(Tap, Generic[_Files]):
 
     def _list_files(self) -> list[str]:
         """Return the sorted paths of the files with a valid extension, relative to the folder."""
-        members: list[dict[str, Any]] = self.fs.ls("", detail=True)
+        members = _list_members(self.fs, self.path)
         start = "./" if self.config["filesystem"] in _WITH_DOT else ""
         return sorted(
             f"{start}{member['name']}"
@@ -146,6 +146,22 @@ def _open_folder(protocol: str, path: str, options: Mapping[str, Any]) -> Abstra
         options = make_sftp_options(options)
     arguments = keep_to_origin(path, options)
     return DirFileSystem(path=path, target_protocol=protocol, target_options=arguments)
+
+
+def _list_members(fs: AbstractFileSystem, path: str) -> list[dict[str, Any]]:
+    """Return fsspec's descriptions of the members of the folder ``path``, the root of ``fs``.
+
+    Raises:
+        ConfigValidationError: The list of the server names a URL outside of the folder.
+    """
+    try:
+        members: list[dict[str, Any]] = fs.ls("", detail=True)
+    except AssertionError:  # fsspec's check
+        raise _make_config_error(
+            f"'path': the server's list of '{path}' names files with another host or scheme, such"
+            " as http instead of https: set 'path' to the URL of these files"
+        ) from None
+    return members
 
 
 def _check_stream_names(files: list[str]) -> None:

@@ -177,6 +177,17 @@ def test_files_of_other_folders_are_left_out(folder, monkeypatch):
     assert list(tap.streams) == ["b"]
 
 
+def test_list_with_urls_outside_of_the_folder_is_an_error(folder, monkeypatch):
+    """The library fsspec accepts links that differ in http and https, and then fails."""
+
+    def fail(*_args, **_options):
+        raise AssertionError
+
+    monkeypatch.setattr(DirFileSystem, "ls", fail)
+    with pytest.raises(ConfigValidationError, match="another host or scheme"):
+        synced(folder)
+
+
 def test_http_folder_keeps_to_its_host(monkeypatch):
     """SEC25: a redirect of the server leads to no other host."""
     made = {}
