@@ -21,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from tap_core.io.private_files import make_parents
 from tap_core.redaction import write_to_stderr
 from target_spark.errors import SparkUnavailableError
 from target_spark.spark.session import SparkSettings, check_java, plan_launch
@@ -45,7 +46,7 @@ def build_archive(archive: Path, table_format: str) -> None:
     Raises:
         RuntimeError: The load failed. The message contains the end of its log.
     """
-    archive.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_parents(archive)
     temporary = archive.with_suffix(f".{os.getpid()}")
     with tempfile.TemporaryDirectory(prefix="target-spark-archive-") as folder:
         config = Path(folder, "config.json")

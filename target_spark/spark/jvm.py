@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tap_core.exceptions import ConfigurationError
-from tap_core.io.private_files import find_trust_fault
+from tap_core.io.private_files import find_trust_fault, make_parents
 
 __all__ = [
     "LAUNCHER_OPTIONS",
@@ -210,7 +210,7 @@ def _create_home(package: Path, home: Path, jars: Mapping[str, str]) -> None:
     Raises:
         OSError: The folder cannot be created, or the SHA-256 of a jar differs.
     """
-    home.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    make_parents(home)
     temporary = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
     try:
         (temporary / "jars").mkdir(mode=0o755)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 from importlib import metadata
 from importlib.util import find_spec
@@ -119,6 +120,18 @@ def test_spark_home_writable_by_others_is_not_used(environment: Path) -> None:
     home = spark_home("local", VERSION)
     (home / "jars").chmod(0o777)
     assert spark_home("local", VERSION) == PACKAGE
+
+
+def test_folders_above_the_spark_home_are_closed_to_others(environment: Path) -> None:
+    """That holds for any umask. Java executes the files below, so others must not replace them."""
+    before = os.umask(0)
+    try:
+        home = spark_home("local", VERSION)
+    finally:
+        os.umask(before)
+    modes = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in home.parents[:2]}
+    assert set(modes.values()) == {0o755}, modes
+    assert home.parents[2] == environment
 
 
 def jar_with_digest(folder: Path) -> tuple[Path, dict[str, str]]:
