@@ -45,7 +45,7 @@ class Collector:
 class Parent(Stream):
     name = "parent"
     schema = {"properties": {"id": {"type": "integer"}}}
-    asked = 0
+    requests = 0
 
     def get_records(self, context):
         yield {"id": 1}
@@ -54,7 +54,7 @@ class Parent(Stream):
         return {"parent": record["id"]}
 
     def estimate_sync(self):
-        type(self).asked += 1
+        type(self).requests += 1
         return 1, None
 
 
@@ -82,7 +82,7 @@ class TapFamily(Tap):
 
 
 def sync_family(*, takes_estimates: bool) -> Collector:
-    Parent.asked = 0
+    Parent.requests = 0
     collector, tap = Collector(takes_estimates=takes_estimates), TapFamily()
     tap.set_protocol_writer(collector)
     tap.sync_all()
@@ -103,7 +103,7 @@ def test_sync_emits_statuses_of_selected_streams() -> None:
 def test_estimates_are_requested_only_if_the_protocol_has_them(caplog: Any) -> None:
     """TR3: a failing estimate does not end the sync."""
     assert sync_family(takes_estimates=False).of(Estimate) == []
-    assert Parent.asked == 0
+    assert Parent.requests == 0
     [estimate] = sync_family(takes_estimates=True).of(Estimate)
     assert (estimate.stream.name, estimate.rows, estimate.nbytes) == ("parent", 1, None)
     assert "'child' cannot be estimated: no estimate" in caplog.text
@@ -158,7 +158,7 @@ def test_updated_estimate_is_emitted_after_the_previous_rows(caplog: Any) -> Non
 
 def test_total_estimate_of_the_tap_replaces_those_of_streams() -> None:
     """TR3: the total may be updated while streams are synced."""
-    Parent.asked = 0
+    Parent.requests = 0
     tap = TapGrowing(config={"total": 9})
     parent = tap.streams["parent"]
     parent.get_records = lambda _: iter([tap.update_estimate(11)])  # type: ignore[method-assign]
@@ -167,7 +167,7 @@ def test_total_estimate_of_the_tap_replaces_those_of_streams() -> None:
         ("tap-growing", True, 9, 90),
         ("tap-growing", True, 11, None),
     ]
-    assert Parent.asked == 0
+    assert Parent.requests == 0
 
 
 @pytest.fixture

@@ -193,7 +193,7 @@ def test_check_sends_the_credentials_to_the_source(api: Any, tmp_path: Path) -> 
     with serving() as server:
         server.answers_by(reply_if_authorized)
         right = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
-        request_count = len(server.asked)
+        request_count = len(server.requests)
         config = {"url": server.url, "api_key": "wrong-key"}
         wrong = airbyte(api, "check", tmp_path, config=config)
         [catalog] = airbyte(api, "discover", tmp_path, config=config).of_type("CATALOG")
@@ -221,7 +221,7 @@ def test_check_does_not_wait_for_an_unavailable_source(api: Any, tmp_path: Path)
             assert (run.code, status["status"]) == (0, "FAILED")
             assert "try again later" in status["message"]
         assert time.monotonic() - begin < 300  # Retry-After would be ten minutes
-        assert len(server.asked) == 4
+        assert len(server.requests) == 4
     away = airbyte(api, "check", tmp_path, config={"url": server.url, "api_key": "right"})
     [status] = away.of_type("CONNECTION_STATUS")
     assert "temporarily unavailable" in status["message"]

@@ -37,7 +37,7 @@ def request_token(server, **arguments):
         auth_endpoint=server.url, client_id="me", oauth_scopes="read", **arguments
     )
     assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-1"
-    return {name: value for name, [value] in parse_qs(server.asked[0].body.decode()).items()}
+    return {name: value for name, [value] in parse_qs(server.requests[0].body.decode()).items()}
 
 
 @pytest.mark.parametrize("passphrase", [None, "open sesame"])
@@ -74,7 +74,7 @@ def test_private_key_is_read_from_the_config_of_the_stream():
 def test_missing_private_key_is_an_error_before_any_request(server):
     with pytest.raises(ValueError, match="There is no private_key"):
         prepare_request(OAuthJWTAuthenticator(auth_endpoint=server.url))
-    assert server.asked == []
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("package", ["jwt", "cryptography.hazmat.primitives.serialization"])

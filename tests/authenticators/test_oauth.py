@@ -47,7 +47,7 @@ def test_token_is_requested_once_and_sent_with_every_request(server):
     authenticator = login(server, oauth_headers={"X-App": "a"})
     for _ in range(3):
         assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-1"
-    [request] = server.asked
+    [request] = server.requests
     assert (request.method, request.path, request.headers["X-App"]) == ("POST", "/oauth/token", "a")
     assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
     assert request.body == b"grant_type=client_credentials&client_id=me&client_secret=s3cret"
@@ -94,7 +94,7 @@ def test_overridden_endpoint_and_body_are_evaluated_for_each_token(server):
     authenticator = login(server, Changing)
     authenticator.update_access_token()
     authenticator.update_access_token()
-    assert [(request.path, request.body) for request in server.asked] == [
+    assert [(request.path, request.body) for request in server.requests] == [
         ("/elsewhere", b"call=1"),
         ("/elsewhere", b"call=2"),
     ]
@@ -204,7 +204,7 @@ def test_concurrent_threads_request_one_token(server):
     headers = []
     all_at_once(lambda: headers.append(prepare_request(authenticator).headers["Authorization"]))
     assert headers == ["Bearer token-1"] * 8
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_threads_waiting_for_an_update_use_its_token(server):
@@ -226,13 +226,13 @@ def test_threads_waiting_for_an_update_use_its_token(server):
     def answer(_: ReceivedRequest) -> Reply:
         with counting.changed:
             counting.changed.wait_for(lambda: counting.came >= 8, timeout=60)
-        return Reply({"access_token": f"token-{len(server.asked)}"})
+        return Reply({"access_token": f"token-{len(server.requests)}"})
 
     server.answers_by(answer)
     authenticator = login(server)
     authenticator._updating = counting = Counting(authenticator._updating)
     all_at_once(authenticator.update_access_token)
-    assert (authenticator.access_token, len(server.asked)) == ("token-1", 1)
+    assert (authenticator.access_token, len(server.requests)) == ("token-1", 1)
     authenticator.update_access_token()
     assert authenticator.access_token == "token-2"
 
@@ -257,7 +257,7 @@ def test_overridden_update_access_token_runs_in_one_thread(server):
 
     authenticator = login(server, Own)
     all_at_once(lambda: prepare_request(authenticator))
-    assert (authenticator.updates, server.asked) == (1, [])
+    assert (authenticator.updates, server.requests) == (1, [])
 
 
 def test_singleton_authenticator_requests_one_token_for_all_streams(server):
@@ -267,7 +267,7 @@ def test_singleton_authenticator_requests_one_token_for_all_streams(server):
     numbered(server, expires_in=3600)
     for _ in range(3):
         prepare_request(login(server, Single))
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 # The log

@@ -149,7 +149,7 @@ def test_string_payload_is_sent_unchanged(server):
 
     server.answers(Reply({"access_token": "a"}))
     Text(auth_endpoint=server.url).update_access_token()
-    assert server.asked[0].body == b"refresh_token=mine"
+    assert server.requests[0].body == b"refresh_token=mine"
 
 
 # Writing it back to the config file

@@ -93,8 +93,8 @@ def test_authenticator_works_as_auth_of_a_requests_session(server):
         session.auth = BasicAuthenticator(username="u", password="p")
         session.get(f"{server.url}/users", timeout=60)
     assert isinstance(session.auth, AuthBase)
-    assert server.asked[0].query == {"a": ["1"], "api_key": ["k"]}
-    assert server.asked[1].headers["Authorization"] == "Basic dTpw"
+    assert server.requests[0].query == {"a": ["1"], "api_key": ["k"]}
+    assert server.requests[1].headers["Authorization"] == "Basic dTpw"
 
 
 FIXED = [

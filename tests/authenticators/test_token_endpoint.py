@@ -60,7 +60,7 @@ def test_temporary_failure_of_the_endpoint_is_retried(server, caplog, status):
     server.answers(Reply("busy: s3cret", status=status), Reply(status=status), GOOD)
     authenticator = login(server)
     assert prepare_request(authenticator).headers["Authorization"] == "Bearer token-1"
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
     first, second = authenticator.waits
     assert 1 <= first <= 2 <= second <= 3
     url = f"{server.url}/oauth/token"
@@ -87,7 +87,7 @@ def test_failure_after_all_tries_is_reported_without_secrets(server, caplog):
     server.answers(Reply({"access_token": "top-secret", "error": "down"}, status=500))
     authenticator = login(server)
     error = failure(authenticator)
-    assert len(server.asked) == 11
+    assert len(server.requests) == 11
     assert max(authenticator.waits) <= 61
     assert str(error) == (
         f"Failed to update access token (status=500) at {server.url}/oauth/token: refused, down"
@@ -128,7 +128,7 @@ def test_oauth_error_is_reported_without_retry(server, caplog, status):
     server.answers(Reply(fields, status=status))
     authenticator = login(server)
     error = failure(authenticator)
-    assert (len(server.asked), authenticator.waits) == (1, [])
+    assert (len(server.requests), authenticator.waits) == (1, [])
     assert str(error) == (
         f"Failed to update access token (status={status}) at {server.url}/oauth/token: "
         "refused, invalid_client: No client me-id with the secret ***."

@@ -49,10 +49,10 @@ class TapOverTls(Tap):
 
 
 class Handler(BaseHTTPRequestHandler):
-    asked: list[str] = []
+    requests: list[str] = []
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.requests.append(self.path)
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b'[{"id": 1}]')
@@ -84,16 +84,16 @@ def check_connection(tap: TapOverTls) -> str | None:
 
 def test_no_request_is_sent_to_a_server_with_an_untrusted_certificate(certificate: Path) -> None:
     """F8: neither request nor credentials are sent before the certificate is verified."""
-    Handler.asked.clear()
+    Handler.requests.clear()
     with serving(certificate) as address:
         tap = TapOverTls(config={"address": address})
         failure = check_connection(tap)
         assert failure is not None
         assert address not in failure
-        assert Handler.asked == []
+        assert Handler.requests == []
         trusting = TapOverTls(config={"address": address, "trusted": str(certificate)})
         assert check_connection(trusting) is None
-        assert Handler.asked != []
+        assert Handler.requests != []
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.asked: list[ReceivedRequest] = []
+        self.requests: list[ReceivedRequest] = []
         self.closing = threading.Event()
         self._script: list[Reply] | Callable[[ReceivedRequest], Reply] = []
 
@@ -95,12 +95,12 @@ class Server:
         A client that gives up may do so before the server has received its request.
         """
         end = time.monotonic() + _PATIENCE
-        while len(self.asked) < least and time.monotonic() < end:
+        while len(self.requests) < least and time.monotonic() < end:
             time.sleep(0.01)
-        return len(self.asked)
+        return len(self.requests)
 
     def reply(self, request: ReceivedRequest) -> Reply:
-        self.asked.append(request)
+        self.requests.append(request)
         if callable(self._script):
             return self._script(request)
         return self._script.pop(0) if len(self._script) > 1 else self._script[0]

@@ -33,7 +33,7 @@ def answer(cities, **fields):
 def test_query_is_wrapped_and_sent_with_its_variables(source):
     source.server.answers(answer([{"id": 1}, {"id": 2}]))
     assert source.records(Cities) == [{"id": 1}, {"id": 2}]
-    [request] = source.server.asked
+    [request] = source.server.requests
     assert (request.method, request.path) == ("POST", "/graphql")
     assert request.json == {
         "query": "query { cities(first: 2) { id } }",
@@ -78,7 +78,7 @@ def test_graphql_errors_without_data_fail_the_stream(source, errors, message):
         FatalAPIError, match=rf"^The query failed: {message}.*\[stream 'cities', POST"
     ):
         source.records(Cities, config={"password": "s3cr3t-1"})
-    assert len(source.server.asked) == 1
+    assert len(source.server.requests) == 1
 
 
 def test_graphql_errors_with_data_are_logged_as_a_warning(source, caplog):

@@ -44,7 +44,7 @@ def test_redirect_to_a_metadata_service_is_refused(server: Server, source: Sourc
     server.answers(Reply(status=302, headers={"Location": f"http://{host}/latest/"}))
     with pytest.raises(UntrustedHostError, match=r"metadata service.*nothing was sent there"):
         source.records()
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("host", OTHERS)
@@ -75,7 +75,7 @@ def test_name_that_changes_its_address_before_the_connection_is_refused(
         pytest.raises(UntrustedHostError, match=r"localhost \(127.0.0.1\)"),
     ):
         source.records()
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.filterwarnings("ignore:prepare_request is deprecated")
@@ -90,7 +90,7 @@ def test_link_to_a_metadata_service_is_refused(server: Server, source: Source):
     server.answers(page({"id": 1}, next="http://169.254.169.254/latest/"))
     with pytest.raises(UntrustedHostError, match="metadata service"):
         source.records(prepare_request=follow_link)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_redirect_of_a_manifests_stream_to_a_metadata_service_is_refused(

@@ -114,7 +114,7 @@ def seen_secrets(server: Server) -> list[str]:
     """Return the requests to a server that contained the secret or an Authorization header."""
     texts = [
         f"{request.path}{request.query}{dict(request.headers)}{request.body!r}"
-        for request in server.asked
+        for request in server.requests
     ]
     return [text for text in texts if SECRET in text or "Authorization" in text]
 
@@ -134,15 +134,15 @@ def test_next_link_to_another_origin_is_not_requested(server, source, other, bas
         assert url in str(caught.value)
         assert "`allowed_hosts` of the stream 'users'" in str(caught.value)
         assert SECRET not in str(caught.value)
-        assert other.asked == []
-        assert len(server.asked) == 1
-        server.asked.clear()
+        assert other.requests == []
+        assert len(server.requests) == 1
+        server.requests.clear()
 
 
 def test_next_link_of_the_same_origin_is_requested_with_credentials(server, source):
     server.answers(page({"id": 1}, next=f"{server.url}/page2"), page({"id": 2}))
     assert source.records(Linked) == [{"id": 1}, {"id": 2}]
-    assert [request.headers["Authorization"] for request in server.asked] == [
+    assert [request.headers["Authorization"] for request in server.requests] == [
         f"Bearer {SECRET}"
     ] * 2
 
@@ -151,7 +151,7 @@ def test_next_link_to_an_allowed_host_is_requested_with_credentials(server, sour
     server.answers(page({"id": 1}, next=f"{other.url}/page2"))
     allowed = [other.url.removeprefix("http://")]
     assert source.records(Linked, allowed_hosts=allowed) == [{"id": 1}, {"id": 2}]
-    assert other.asked[0].headers["Authorization"] == f"Bearer {SECRET}"
+    assert other.requests[0].headers["Authorization"] == f"Bearer {SECRET}"
     with pytest.raises(UntrustedHostError):  # without a port, that of the scheme is meant
         source.records(Linked, allowed_hosts=["127.0.0.1"])
 
@@ -161,7 +161,7 @@ def test_next_link_to_another_origin_without_credentials_sends_no_cookies(server
         Reply({"data": [{"id": 1}], "next": f"{other.url}/2"}, headers={"Set-Cookie": "sid=abc"})
     )
     assert source.records(Linked, authenticator=SimpleAuthenticator()) == [{"id": 1}, {"id": 2}]
-    assert "Cookie" not in other.asked[0].headers
+    assert "Cookie" not in other.requests[0].headers
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_secret_headers_of_the_author_count_as_credentials(server, source, other
     members = {"authenticator": SimpleAuthenticator(), "config": {"login": SECRET}, **members}
     with pytest.raises(UntrustedHostError):
         source.records(Linked, **members)
-    assert other.asked == []
+    assert other.requests == []
 
 
 @pytest.mark.parametrize("key", ["a-login-value", "a/login+value==", 'a "löginvalue"'])
@@ -202,7 +202,7 @@ def test_encoded_secrets_in_a_url_or_body_count_as_credentials(server, source, o
         members = {"authenticator": SimpleAuthenticator(), "payload_as_json": as_json}
         with pytest.raises(UntrustedHostError):
             source.records(Keyed, config={"login": key}, **members)
-    assert other.asked == []
+    assert other.requests == []
 
 
 def test_only_the_query_of_a_hateoas_link_is_used(server, source, other):
@@ -216,7 +216,7 @@ def test_only_the_query_of_a_hateoas_link_is_used(server, source, other):
     server.answers(page({"id": 1}, next=f"{other.url}/page2?p=2"), page({"id": 2}))
     members = {"get_new_paginator": lambda _: Walk(), "get_url_params": params}
     assert source.records(Signed, **members) == [{"id": 1}, {"id": 2}]
-    assert other.asked == []
+    assert other.requests == []
 
 
 # URLs that the author provides
@@ -230,7 +230,7 @@ def test_first_page_may_be_at_any_origin_that_the_author_returns(server, source,
         return f"{other.url}/reports"
 
     assert source.records(Linked, get_url=get_url) == [{"id": 1}, {"id": 2}]
-    assert [request.path for request in other.asked] == ["/reports", "/2"]
+    assert [request.path for request in other.requests] == ["/reports", "/2"]
     other.answers(page({"id": 1}, next=f"{named(other)}/2"))
     with pytest.raises(UntrustedHostError):
         source.records(Linked, get_url=get_url)
@@ -258,7 +258,7 @@ def test_url_from_a_parent_record_must_be_an_allowed_host(server, source, other)
     context = {"link": f"{other.url}/things"}
     with pytest.raises(UntrustedHostError, match=other.url):
         list(child(source, Child).request_records(context))
-    assert other.asked == []
+    assert other.requests == []
     stream = child(source, Child, allowed_hosts=[other.url])
     assert list(stream.request_records(context)) == [{"id": 2}]
     same = child(source, Child, url_base=other.url)
@@ -291,17 +291,17 @@ def test_redirect_to_another_origin_is_not_followed(server, source, other, statu
             source.records(Signed, kind=kind, config={"login": SECRET})
         assert url in str(caught.value)
         assert SECRET not in str(caught.value)
-        assert other.asked == []
-        assert len(server.asked) == 1
-        server.asked.clear()
+        assert other.requests == []
+        assert len(server.requests) == 1
+        server.requests.clear()
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirect_within_the_origin_keeps_the_credentials(server, source, status):
     server.answers(redirect("/there", status), page({"id": 1}))
     assert source.records(Signed, kind="header") == [{"id": 1}]
-    assert [request.path for request in server.asked] == ["/users", "/there"]
-    assert [request.headers["X-Any-Name"] for request in server.asked] == [SECRET] * 2
+    assert [request.path for request in server.requests] == ["/users", "/there"]
+    assert [request.headers["X-Any-Name"] for request in server.requests] == [SECRET] * 2
 
 
 def test_netrc_file_does_not_replace_credentials_on_a_redirect(
@@ -312,7 +312,7 @@ def test_netrc_file_does_not_replace_credentials_on_a_redirect(
     monkeypatch.setenv("NETRC", str(netrc))
     server.answers(redirect("/there"), page({"id": 1}))
     assert source.records(Signed) == [{"id": 1}]
-    assert server.asked[1].headers["Authorization"] == f"Bearer {SECRET}"
+    assert server.requests[1].headers["Authorization"] == f"Bearer {SECRET}"
 
 
 def test_redirect_to_an_allowed_host_sends_no_credentials(
@@ -324,7 +324,7 @@ def test_redirect_to_an_allowed_host_sends_no_credentials(
     monkeypatch.setenv("NETRC", str(netrc))
     server.answers(Reply(status=302, headers={"Location": f"{other.url}/f", "Set-Cookie": "a=b"}))
     assert source.records(Signed, allowed_hosts=[other.url]) == [{"id": 2}]
-    assert sorted(other.asked[0].headers) == sorted(HEADERS)
+    assert sorted(other.requests[0].headers) == sorted(HEADERS)
     assert seen_secrets(other) == []
 
 
@@ -341,15 +341,15 @@ def test_redirect_past_the_proxy_sends_no_credentials_of_the_proxy(
     server.answers(redirect(location.format(other.url if is_direct else "other")), page({"id": 2}))
     records = source.records(url_base="http://api.invalid", authenticator=SimpleAuthenticator())
     assert records == [{"id": 2}]
-    through = ["Proxy-Authorization" in request.headers for request in server.asked]
+    through = ["Proxy-Authorization" in request.headers for request in server.requests]
     assert through == [True] * (1 if is_direct else 2)
-    assert not [request for request in other.asked if "Proxy-Authorization" in request.headers]
+    assert not [request for request in other.requests if "Proxy-Authorization" in request.headers]
 
 
 def test_redirect_of_a_request_without_credentials_is_followed(server, source, other):
     server.answers(redirect(f"{other.url}/there"))
     assert source.records(authenticator=SimpleAuthenticator()) == [{"id": 2}]
-    assert sorted(other.asked[0].headers) == sorted(HEADERS)
+    assert sorted(other.requests[0].headers) == sorted(HEADERS)
 
 
 class Challenged(Users):
@@ -378,7 +378,7 @@ def test_challenge_of_another_origin_is_not_answered(server, source, other, firs
         server.answers(*first, reply)
         with pytest.raises(UntrustedHostError):
             source.records(kind, config={"password": SECRET})
-        assert other.asked == []
+        assert other.requests == []
     assert len(seen_secrets(server)) == 2 * len(first)  # Digest works at the origin
 
 
@@ -396,7 +396,7 @@ def test_second_redirect_of_a_chain_is_checked(server, source, other):
     server.answers(redirect("/there"), redirect(f"{other.url}/elsewhere"))
     with pytest.raises(UntrustedHostError, match=other.url):
         source.records(Signed)
-    assert other.asked == []
+    assert other.requests == []
 
 
 @pytest.mark.parametrize("status", [307, 308])
@@ -416,7 +416,7 @@ def test_request_body_is_never_redirected_to_another_origin(server, source, othe
         source.records(Asking, allowed_hosts=hosts)
     with pytest.raises(UntrustedHostError, match=r"credentials|body"):
         source.records(Asking, allowed_hosts=hosts, authenticator=property(lambda _: _sign))
-    assert other.asked == []
+    assert other.requests == []
 
 
 def test_redirect_loop_is_an_error(server, source):
@@ -451,7 +451,7 @@ def test_redirects_of_a_custom_session_are_checked(server, source, other):
     with pytest.raises(UntrustedHostError):
         source.records(Signed, requests_session=session)
     session.close()
-    assert other.asked == []
+    assert other.requests == []
 
 
 # HTTPS
@@ -483,7 +483,7 @@ def test_https_never_falls_back_to_http(secure, certificate, other, signs, allow
     with pytest.raises(UntrustedHostError, match="plain HTTP"):
         Source(secure).records(Linked, **members)
     session.close()
-    assert other.asked == []
+    assert other.requests == []
 
 
 def test_redirect_from_http_to_https_is_allowed(server, secure, certificate, source):
@@ -573,7 +573,7 @@ def test_allowed_hosts_match_names_ports_and_wildcards(source, name, url, is_all
 def test_invalid_allowed_host_is_rejected(server, source, name):
     with pytest.raises(ConfigurationError, match="allowed_hosts"):
         source.records(Signed, allowed_hosts=[name])
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_allowed_hosts_accepts_a_single_string():
@@ -592,7 +592,7 @@ def test_extra_requests_of_a_stream_are_checked(server, source, other):
     server.answers(page({"url": f"{other.url}/1"}))
     with pytest.raises(UntrustedHostError):
         source.records(Details)
-    assert other.asked == []
+    assert other.requests == []
     server.answers(page({"url": f"{server.url}/1"}), page({"id": 7}))
     assert source.records(Details) == [{"id": 7}]
 
@@ -613,10 +613,10 @@ def test_requests_sent_with_the_stream_session_are_checked(server, source, other
     server.answers(page({"url": f"{server.url}/1"}), redirect(f"{other.url}/elsewhere"))
     with pytest.raises(UntrustedHostError, match="redirects"):
         source.records(Details)
-    assert other.asked == []
+    assert other.requests == []
     server.answers(page({"url": f"{server.url}/1"}), redirect("/2"), page({"id": 7}))
     assert source.records(Details) == [{"id": 7}]
-    assert server.asked[-1].headers["X-Any-Name"] == SECRET
+    assert server.requests[-1].headers["X-Any-Name"] == SECRET
 
 
 def test_rest_and_graphql_streams_share_the_origin_check():
@@ -719,4 +719,4 @@ def test_missing_file_of_certificates_is_named_with_its_variable(secure, monkeyp
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/none.pem")
     with pytest.raises(ConfigurationError, match=r"no file '/none\.pem' .* REQUESTS_CA_BUNDLE"):
         Source(secure).records()
-    assert secure.asked == []
+    assert secure.requests == []

@@ -15,7 +15,7 @@ from tests.http.server import Reply, page
 def test_next_page_token_is_read_from_the_body(source):
     source.server.answers(page({"id": 1}, next="b"), page({"id": 2}, next="c"), page({"id": 3}))
     assert [record["id"] for record in source.records()] == [1, 2, 3]
-    assert [request.query for request in source.server.asked] == [
+    assert [request.query for request in source.server.requests] == [
         {},
         {"page": ["b"]},
         {"page": ["c"]},
@@ -55,7 +55,7 @@ def test_changed_records_do_not_change_the_next_page_token(source, token):
 def test_next_page_token_is_read_from_a_header_by_default(source):
     source.server.answers(Reply({"data": [{"id": 1}]}, headers={"X-Next-Page": "2"}), page())
     assert len(source.records(next_page_token_jsonpath=None)) == 1
-    assert source.server.asked[1].query == {"page": ["2"]}
+    assert source.server.requests[1].query == {"page": ["2"]}
 
 
 def test_empty_page_ends_the_pagination(source, caplog):
@@ -75,13 +75,13 @@ def test_paginator_may_continue_after_an_empty_page(source):
 
     source.server.answers(page({"id": 1}), page(), page({"id": 3}))
     assert len(source.records(get_new_paginator=lambda self: Patient(1))) == 2
-    assert [request.query["page"] for request in source.server.asked] == [["1"], ["2"], ["3"]]
+    assert [request.query["page"] for request in source.server.requests] == [["1"], ["2"], ["3"]]
 
 
 def test_stream_without_a_paginator_requests_one_page(source):
     source.server.answers(page({"id": 1}, next="b"))
     assert len(source.records(get_new_paginator=lambda self: None)) == 1
-    assert len(source.server.asked) == 1
+    assert len(source.server.requests) == 1
 
 
 def test_hateoas_link_is_followed(source):
@@ -98,14 +98,17 @@ def test_hateoas_link_is_followed(source):
 
     source.server.answers(page({"id": 1}, link=f"{source.server.url}/more?at=7"), page({"id": 2}))
     assert len(source.records(get_new_paginator=lambda self: Links(), get_http_request=follow)) == 2
-    assert (source.server.asked[1].path, source.server.asked[1].query) == ("/more", {"at": ["7"]})
+    assert (source.server.requests[1].path, source.server.requests[1].query) == (
+        "/more",
+        {"at": ["7"]},
+    )
 
 
 def test_repeated_page_token_is_a_loop_error(source):
     source.server.answers(page({"id": 1}, next="b"))
     with pytest.raises(RuntimeError, match="Loop detected in pagination"):
         source.records()
-    assert len(source.server.asked) == 2
+    assert len(source.server.requests) == 2
 
 
 def test_alternating_page_tokens_are_a_loop_error(source):
@@ -115,7 +118,7 @@ def test_alternating_page_tokens_are_a_loop_error(source):
     source.server.answers_by(script)
     with pytest.raises(RuntimeError, match="Loop detected in pagination"):
         source.records()
-    assert len(source.server.asked) < 10
+    assert len(source.server.requests) < 10
 
 
 def test_same_request_may_be_repeated_if_its_page_changes(source):

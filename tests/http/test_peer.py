@@ -116,7 +116,7 @@ class Side:
     """The requests that one SDK sent and the messages that it wrote."""
 
     def __init__(self, requests: list[ReceivedRequest], output: bytes) -> None:
-        self.asked = requests
+        self.requests = requests
         self.messages = parse_messages(output)
 
 
@@ -135,7 +135,7 @@ def sides(tmp_path_factory) -> dict[str, Side]:
 
 
 def run(sdk: str, folder: Path, server: Any) -> Side:
-    del server.asked[:]
+    del server.requests[:]
     tap = folder / f"{sdk}_tap.py"
     tap.write_text(TAP.read_text().replace("tap_core", sdk))
     python, path = sys.executable, f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
@@ -149,7 +149,7 @@ def run(sdk: str, folder: Path, server: Any) -> Side:
         check=False,
     )
     assert process.returncode == 0, process.stderr.decode()
-    return Side(list(server.asked), process.stdout)
+    return Side(list(server.requests), process.stdout)
 
 
 def test_requests_and_their_order_equal_those_of_singer_sdk(sides):
@@ -157,7 +157,7 @@ def test_requests_and_their_order_equal_those_of_singer_sdk(sides):
         headers = {name: value for name, value in request.headers.items() if name != "User-Agent"}
         return request.method, request.path, request.query, headers, request.body
 
-    ours, theirs = ([comparable(request) for request in sides[sdk].asked] for sdk in SDKS)
+    ours, theirs = ([comparable(request) for request in sides[sdk].requests] for sdk in SDKS)
     assert ours == theirs
     assert len(ours) > 20
 

@@ -32,7 +32,7 @@ def one_page(source):
 
 def sent_request(source, **members):
     assert source.records(**members) == [ONE]
-    return source.server.asked[-1]
+    return source.server.requests[-1]
 
 
 def test_placeholders_are_filled_from_settings_and_context(one_page):
@@ -46,7 +46,7 @@ def test_value_in_a_path_is_one_segment(one_page, value):
     """A value of a parent's record does not change the rest of the path."""
     stream = one_page.stream(path="/users/{id}/orders")
     assert list(stream.get_records({"id": value})) == [ONE]
-    path = urlsplit(one_page.server.asked[-1].path).path
+    path = urlsplit(one_page.server.requests[-1].path).path
     assert unquote(path) == f"/users/{value}/orders"
 
 
@@ -57,7 +57,7 @@ def test_value_that_leads_to_another_path_is_an_error(one_page, value, path):
     stream = one_page.stream(path=path)
     with pytest.raises(FatalAPIError, match=r"A value in the path .* segment '\.'"):
         list(stream.get_records({"id": value}))
-    assert not one_page.server.asked
+    assert not one_page.server.requests
 
 
 def test_constructor_accepts_path_name_and_method(one_page):
@@ -67,7 +67,7 @@ def test_constructor_accepts_path_name_and_method(one_page):
     changed.http_method = "POST"
     assert changed.http_method == "POST"
     assert list(changed.get_records(None)) == [ONE]
-    assert one_page.server.asked[0].method == "POST"
+    assert one_page.server.requests[0].method == "POST"
 
 
 def test_rest_method_still_works_with_a_deprecation_warning(one_page):
@@ -181,17 +181,17 @@ def test_requests_have_a_user_agent_that_can_be_overridden(one_page):
     method=st.sampled_from(["GET", "post", "PUT"]),
 )
 def test_request_is_prepared_as_the_session_prepares_it(headers, usual, params, body, method):
-    def asked() -> requests.Request:
+    def make_request() -> requests.Request:
         return requests.Request(
             method, "http://a.example/ä b", headers, params=params, auth=signed, **body
         )
 
     session = requests.Session()
     session.headers.update(usual)
-    ours = prepare_request(session, asked(), user_agent="us/1")
+    ours = prepare_request(session, make_request(), user_agent="us/1")
     if not any(name.lower() == "user-agent" for name in headers):
         headers = {**headers, "User-Agent": "us/1"}
-    theirs = session.prepare_request(asked())
+    theirs = session.prepare_request(make_request())
     assert [*ours.headers.items()] == [*theirs.headers.items()]
     known = (ours.method, ours.url, ours.body, ours.hooks)
     assert known == (theirs.method, theirs.url, theirs.body, theirs.hooks)
@@ -250,7 +250,7 @@ def test_authenticator_is_applied_before_each_try(one_page):
     one_page.server.answers(Reply("", 500), page(ONE))
     sent_request(one_page, authenticator=property(lambda self: authenticator))
     assert values == [None, "1", "2"]
-    assert [received.headers["X-Auth"] for received in one_page.server.asked] == ["2", "3"]
+    assert [received.headers["X-Auth"] for received in one_page.server.requests] == ["2", "3"]
 
 
 # Costs and metrics
@@ -417,7 +417,7 @@ def test_each_host_uses_the_proxy_of_the_environment_for_it(behind_a_proxy):
 
     source.server.answers(*(page(ONE, next=token) for token in ("2", "3", "4", None)))
     assert source.records(get_http_request=get_alternating_request) == [ONE] * 4
-    hosts = [received.headers["Host"] for received in source.server.asked]
+    hosts = [received.headers["Host"] for received in source.server.requests]
     assert [f"http://{host}" for host in hosts] == [remote, local, remote, local]
 
 
@@ -427,7 +427,7 @@ def test_proxy_of_the_environment_may_lack_a_scheme(behind_a_proxy, monkeypatch)
     monkeypatch.setenv("http_proxy", source.server.url.removeprefix("http://"))
     source.server.answers(page(ONE))
     assert source.records(config={"url": "http://api.example.test"}) == [ONE]
-    assert source.server.asked[-1].headers["Host"] == "api.example.test"
+    assert source.server.requests[-1].headers["Host"] == "api.example.test"
 
 
 @pytest.mark.parametrize(
@@ -498,7 +498,7 @@ def test_proxy_settings_of_a_custom_session_are_kept(behind_a_proxy):
     source.server.answers(page(ONE))
     for session in (Trusting(), wary()):
         assert source.records(requests_session=session, **options) == [ONE]
-        assert source.server.asked[-1].headers["Host"] == "api.example.test"
+        assert source.server.requests[-1].headers["Host"] == "api.example.test"
 
 
 def test_https_address_of_a_server_without_tls_is_an_error_of_the_configuration(source):

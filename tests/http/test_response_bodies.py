@@ -143,7 +143,7 @@ def test_hooks_of_the_author_can_read_the_body_again(source):
     source.server.answers(page({"id": 1}, then="b", ratio=0.5), page({"id": 2}, ratio=0.5))
     with pytest.warns(DeprecationWarning, match="get_next_page_token"):
         assert len(source.records(get_next_page_token=next_token, parse_response=post)) == 2
-    assert source.server.asked[1].query == {"page": ["b"]}
+    assert source.server.requests[1].query == {"page": ["b"]}
 
 
 def test_page_token_is_read_from_the_unmodified_body(source):
@@ -153,7 +153,7 @@ def test_page_token_is_read_from_the_unmodified_body(source):
 
     source.server.answers(page({"id": 1}, {"id": 2}), page())
     assert list(stream_records()) == [1, 2]
-    assert source.server.asked[1].query == {"page": ["2"]}
+    assert source.server.requests[1].query == {"page": ["2"]}
 
 
 # Bodies that are not JSON
@@ -163,7 +163,7 @@ def test_html_body_is_an_error_without_retry(source):
     source.server.answers(Reply(LOGIN, headers={"Content-Type": "text/html; charset=utf-8"}))
     with pytest.raises(NotJSONError) as caught:
         source.records()
-    assert len(source.server.asked) == 1
+    assert len(source.server.requests) == 1
     assert isinstance(caught.value, FatalAPIError)
     assert isinstance(caught.value, requests.exceptions.JSONDecodeError)
     message = str(caught.value)
@@ -201,7 +201,7 @@ def test_truncated_body_is_requested_again_then_reported(source, body):
         source.records()
     assert isinstance(caught.value, RetriableAPIError)
     assert caught.value.response.status_code == 200
-    assert len(source.server.asked) == 5
+    assert len(source.server.requests) == 5
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,14 @@ def test_invalid_json_is_an_error_without_retry(source, body):
     source.server.answers(Reply(body))
     with pytest.raises(NotJSONError):
         source.records()
-    assert len(source.server.asked) == 1
+    assert len(source.server.requests) == 1
 
 
 def test_empty_body_is_an_error_unless_the_status_is_204(source):
     source.server.answers(Reply(b""))
     with pytest.raises(NotJSONError, match="0 bytes"):
         source.records()
-    assert len(source.server.asked) == 1
+    assert len(source.server.requests) == 1
     source.server.answers(Reply(b"", 204))
     assert source.records() == []
     assert not is_empty_body(response(b"x", status=204))
@@ -267,7 +267,7 @@ def test_json_without_the_end_of_its_compressed_data_is_read(source, encoding, c
     reply = Reply(body, headers={"Content-Encoding": encoding}, chunked=chunked)
     source.server.answers(reply)
     assert source.records() == [{"id": 1}]
-    assert len(source.server.asked) == 1
+    assert len(source.server.requests) == 1
     lines = Reply(body, headers={**reply.headers, "Content-Type": "application/jsonl"})
     source.server.answers(lines)
     with pytest.raises(requests.exceptions.ContentDecodingError, match="cut off"):

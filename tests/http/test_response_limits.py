@@ -57,7 +57,7 @@ def test_too_large_response_is_rejected_with_the_limit_and_stream(server, source
     assert "larger than 1,000 bytes" in str(caught.value)
     assert "raise max_response_bytes" in str(caught.value)
     assert "stream 'users'" in str(caught.value)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     if not chunked:
         assert source.records(max_response_bytes=2_000) == [{"id": 1}]
         assert source.records(max_response_bytes=None) == [{"id": 1}]
@@ -247,7 +247,7 @@ def test_too_long_url_is_not_requested(server, source):
         FatalAPIError, match=r"has 100,0\d\d characters, more than 100,000"
     ) as caught:
         source.records(LongAddress)
-    assert server.asked == []
+    assert server.requests == []
     assert str(caught.value).endswith(f"[stream 'users', GET {server.url}/…, try 1]")
 
 

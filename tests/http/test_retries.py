@@ -45,7 +45,7 @@ def test_stream_fails_after_five_tries_with_the_status(source):
     stream = source.stream()
     with pytest.raises(RetriableAPIError, match=r"^503 Server Error: Service Unavailable for path"):
         list(stream.get_records(None))
-    assert len(source.server.asked) == 5
+    assert len(source.server.requests) == 5
 
 
 def test_retry_after_seconds_replace_the_backoff(source):
@@ -114,14 +114,14 @@ def test_exhausted_wait_generator_ends_the_retries(source):
     source.server.answers(BUSY)
     with pytest.raises(RetriableAPIError):
         source.records(backoff_wait_generator=twice)
-    assert len(source.server.asked) == 3
+    assert len(source.server.requests) == 3
 
 
 def test_author_sets_the_number_of_tries(source):
     source.server.answers(BUSY)
     with pytest.raises(RetriableAPIError):
         source.records(backoff_max_tries=lambda self: 2)
-    assert len(source.server.asked) == 2
+    assert len(source.server.requests) == 2
 
 
 def test_default_jitter_is_less_than_a_second(source):
@@ -139,7 +139,7 @@ def test_elapsed_time_is_measured_from_the_first_try(source):
     calls, starts = [], []
 
     def waits(self):
-        starts.append(len(source.server.asked))
+        starts.append(len(source.server.requests))
         yield 0
         yield 1
         yield 2
@@ -150,7 +150,9 @@ def test_elapsed_time_is_measured_from_the_first_try(source):
     slow, replies = 0.2, iter([BUSY, BUSY, page(ONE)])
 
     def answer(_):
-        threading.Event().wait(0 if len(source.server.asked) > 1 else slow)  # no wait in this test
+        threading.Event().wait(
+            0 if len(source.server.requests) > 1 else slow
+        )  # no wait in this test
         return next(replies)
 
     source.server.answers_by(answer)
@@ -171,7 +173,7 @@ def test_other_client_errors_are_not_retried(source, status):
     source.server.answers(Reply("", status))
     with pytest.raises(FatalAPIError, match=f"^{status} Client Error"):
         source.records()
-    assert len(source.server.asked) == 1
+    assert len(source.server.requests) == 1
 
 
 def test_extra_retry_statuses_are_retried(source):
@@ -203,7 +205,7 @@ def test_tolerated_http_errors_yield_no_records(source, caplog):
 def test_broken_response_body_is_retried(source, broken):
     source.server.answers(broken, page(ONE))
     assert source.records() == [ONE]
-    assert len(source.server.asked) == 2
+    assert len(source.server.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -246,7 +248,7 @@ def test_compressed_body_that_is_cut_off_is_retried(source, encoding, keep, chun
     source.server.answers(cut_off, complete)
     rows = source.records(**READS_TEXT)
     assert rows == [str(number) for number in range(500)]
-    assert len(source.server.asked) == 2
+    assert len(source.server.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_request_without_a_response_times_out_and_is_retried(source):
     source.server.answers_by(answer)
     stream = source.stream(timeout=property(choose_timeout))
     assert list(stream.get_records(None)) == [ONE]
-    assert len(source.server.asked) == 2
+    assert len(source.server.requests) == 2
 
 
 @pytest.mark.parametrize("timeout", [None, 0])

@@ -233,7 +233,7 @@ PAGES = [
 
 def synced(kind, server):
     """Return the output of a sync, and the requests without the order of their headers."""
-    server.asked.clear()
+    server.requests.clear()
     server.answers(*PAGES)
     tap = type("Tap", (UsersTap,), {"kind": kind})(config={"url": server.url})
     with redirect_stdout(io.TextIOWrapper(io.BytesIO())) as output:
@@ -243,7 +243,7 @@ def synced(kind, server):
     records = [line.partition(b',"time_extracted"')[0] for line in lines]
     return records, [
         (request.method, request.path, request.query, dict(request.headers))
-        for request in server.asked
+        for request in server.requests
     ]
 
 
@@ -263,7 +263,7 @@ def test_code_that_replaces_the_adapters_send_sees_every_request(source):
     with patch("requests.adapters.HTTPAdapter.send", send):
         stream = source.stream(get_url_params=lambda *_: {"page": 7})
         assert list(stream.get_records(None)) == [{"id": "7"}]
-    assert source.server.asked == []
+    assert source.server.requests == []
 
 
 def test_session_keeps_adapters_that_other_code_gives_to_new_sessions():
@@ -297,7 +297,7 @@ def test_cookie_of_a_response_is_sent_with_the_next_request(source):
         page({"id": 2}),
     )
     assert len(source.records()) == 2
-    assert [request.headers.get("Cookie") for request in source.server.asked] == [None, "a=b"]
+    assert [request.headers.get("Cookie") for request in source.server.requests] == [None, "a=b"]
 
 
 def test_number_and_length_of_cookies_are_limited(source):

@@ -49,9 +49,9 @@ def test_expired_token_is_renewed_once_and_the_request_repeated(source):
     api = Api(source.server, uses=3)
     assert len(source.records(authenticator=login(source))) == 4
     assert api.tokens == 2
-    paths = [request.path for request in source.server.asked]
+    paths = [request.path for request in source.server.requests]
     assert paths == ["/token", *["/users"] * 4, "/token", "/users"]
-    assert source.server.asked[4].query == source.server.asked[6].query == {"page": ["p3"]}
+    assert source.server.requests[4].query == source.server.requests[6].query == {"page": ["p3"]}
 
 
 def test_second_401_after_a_renewal_is_fatal(source):
@@ -59,7 +59,7 @@ def test_second_401_after_a_renewal_is_fatal(source):
     with pytest.raises(FatalAPIError, match=r"^401 Client Error") as caught:
         source.records(authenticator=login(source))
     assert api.tokens == 2
-    assert [request.path for request in source.server.asked] == ["/token", "/users"] * 2
+    assert [request.path for request in source.server.requests] == ["/token", "/users"] * 2
     assert "token-" not in str(caught.value)
 
 
@@ -83,13 +83,13 @@ def test_401_without_a_token_authenticator_is_fatal(source):
     source.server.answers(Reply("", 401))
     with pytest.raises(FatalAPIError, match=r"^401"):
         source.records()
-    assert len(source.server.asked) == 1
+    assert len(source.server.requests) == 1
 
 
 def test_401_can_be_a_tolerated_error(source):
     Api(source.server, uses=0)
     assert source.records(authenticator=login(source), tolerated_http_errors=[401]) == []
-    assert [request.path for request in source.server.asked] == ["/token", "/users"]
+    assert [request.path for request in source.server.requests] == ["/token", "/users"]
 
 
 def test_untrusted_certificate_fails_without_retry(source, tmp_path):

@@ -40,9 +40,9 @@ class Api:
         return Reply({"data": page, **following})
 
     @property
-    def asked(self) -> list[str]:
+    def requests(self) -> list[str]:
         """The dates and page numbers of all requests, such as ``2023-01-01..2023-02-01 p1``."""
-        return [_describe_request(request) for request in self.server.asked]
+        return [_describe_request(request) for request in self.server.requests]
 
 
 def _describe_request(request: ReceivedRequest) -> str:

@@ -83,7 +83,7 @@ def test_requests_equal_those_of_airbytes_guide(server: Server, on_path: Any) ->
         2
     ]  # read again: more records of the same second may have been added later
     read(server, on_path(dated(**later, lookback_window="P2D")), second.states[-1])
-    assert api.asked == [
+    assert api.requests == [
         "2023-04-09T00:00:00Z..2023-04-16T00:00:00Z",
         "2023-04-15T07:30:58Z..2023-04-17T00:00:00Z",
         "2023-04-13T07:30:58Z..2023-04-17T00:00:00Z",
@@ -96,7 +96,7 @@ def test_window_ends_one_granularity_before_the_next_and_updates_the_bookmark(
     """Steps of ten days with granularity of a second; each window ends with a state."""
     api = Api(server, ARTICLES)
     output = read(server, on_path(dated(**STEPS)))
-    assert api.asked == WINDOWS
+    assert api.requests == WINDOWS
     assert ids(output) == [1, 2, 3, 4]
     assert [get_bookmark(state) for state in output.states] == ARTICLES_KEPT
     assert "progress_markers" not in str(output.states[-1])
@@ -126,16 +126,16 @@ def test_failed_sync_resumes_from_the_last_completed_window(server: Server, on_p
     broken, _ = sync_until_error(FatalAPIError, kind, config=config)
     assert get_bookmark(broken.states[-1]) == "2023-01-15T07:30:58Z"
     api.fails_at = None
-    api.server.asked.clear()
+    api.server.requests.clear()
     assert ids(read(server, kind, broken.states[-1])) == [2, 4]
-    assert api.asked[0] == "2023-01-15T07:30:58Z..2023-01-25T07:30:57Z"
+    assert api.requests[0] == "2023-01-15T07:30:58Z..2023-01-25T07:30:57Z"
 
 
 def test_full_table_stream_reads_all_windows_and_keeps_its_bookmark(server: Server) -> None:
     api = Api(server, ARTICLES)
     kind = dated(**STEPS, replication_method="FULL_TABLE")
     output = read(server, kind, make_state("2023-01-31T00:00:00Z"))
-    assert api.asked == WINDOWS
+    assert api.requests == WINDOWS
     assert ids(output) == [1, 2, 3, 4]
     assert get_bookmark(output.states[-1]) == "2023-01-31T00:00:00Z"
 
@@ -159,7 +159,7 @@ def test_bookmark_outside_of_the_interval_is_handled(
     """Bookmarks at or after the end, before the start, in another format, or unreadable."""
     api = Api(server, [])
     read(server, dated(**options), None if state is None else make_state(state))
-    assert api.asked == requests
+    assert api.requests == requests
 
 
 def test_start_after_the_end_sends_no_request_and_is_logged(
@@ -167,7 +167,7 @@ def test_start_after_the_end_sends_no_request_and_is_logged(
 ) -> None:
     api = Api(server, ARTICLES)
     output = read(server, dated(start_datetime="2023-06-01T00:00:00Z"))
-    assert (api.asked, ids(output)) == ([], [])
+    assert (api.requests, ids(output)) == ([], [])
     assert "'articles': nothing to read" in caplog.text
 
 
@@ -201,14 +201,14 @@ def test_stream_interval_is_available_in_request_hooks(server: Server) -> None:
             get_url_params=get_url_params,
         ),
     )
-    assert [(request.path, request.query["query"][0]) for request in server.asked] == [
+    assert [(request.path, request.query["query"][0]) for request in server.requests] == [
         ("/rates/2023-01-01", 'BETWEEN "2023-01-01" AND "2023-01-01"'),
         ("/rates/2023-01-02", 'BETWEEN "2023-01-02" AND "2023-01-02"'),
     ]
-    server.asked.clear()
+    server.requests.clear()
     body = {"start_time_option": RequestOption("body_json", field_path=["where", "from"])}
     read(server, dated(**WITHOUT_DATES | body, http_method="POST"))
-    assert server.asked[0].json == {"where": {"from": "2023-01-01T00:00:00Z"}}
+    assert server.requests[0].json == {"where": {"from": "2023-01-01T00:00:00Z"}}
 
 
 # Bookmarks
@@ -223,9 +223,9 @@ def test_interval_end_is_the_bookmark_if_cutoff_is_interval_end(
     assert [get_bookmark(state) for state in output.states] == [
         window.split("..")[1] for window in WINDOWS
     ]
-    api.server.asked.clear()
+    api.server.requests.clear()
     read(server, on_path(dated(end_datetime="2023-02-06T00:00:00Z")), output.states[-1])
-    assert api.asked == ["2023-02-05T00:00:00Z..2023-02-06T00:00:00Z"]
+    assert api.requests == ["2023-02-05T00:00:00Z..2023-02-06T00:00:00Z"]
 
 
 def test_record_later_than_the_end_does_not_move_the_bookmark_beyond_the_end(
@@ -269,7 +269,7 @@ def test_epoch_seconds_are_stored_as_text(server: Server, on_path: Any) -> None:
     epoch = {"datetime_format": "%s", "start_datetime": "1672531200", "end_datetime": "1675555200"}
     kind = dated(**epoch, schema=schema(id=INTEGER, at=INTEGER))
     output = read(server, on_path(kind))
-    assert server.asked[0].query["from-date"] == ["1672531200"]
+    assert server.requests[0].query["from-date"] == ["1672531200"]
     assert get_bookmark(output.states[-1]) == "1672617600"
 
 
@@ -320,12 +320,12 @@ def test_data_feed_stops_after_the_page_that_reaches_the_bookmark(
     state = make_state("2023-01-20T00:00:00Z")
     output = read(server, on_path(dated(**FEED)), state)
     assert ids(output) == [2, 3, 4, 5]  # the first is later than the end
-    assert api.asked == ["", " p1", " p2"]
+    assert api.requests == ["", " p1", " p2"]
     assert get_bookmark(output.states[-1]) == "2023-02-04T00:00:00Z"
-    api.server.asked.clear()
+    api.server.requests.clear()
     output = read(server, on_path(dated(**FEED, boundary="drop")), state)
     assert ids(output) == [2, 3]
-    assert api.asked == ["", " p1"]
+    assert api.requests == ["", " p1"]
 
 
 def test_last_record_of_a_page_decides_if_a_data_feed_continues(
@@ -336,7 +336,7 @@ def test_last_record_of_a_page_decides_if_a_data_feed_continues(
     api = Api(server, make_dated_records(*(f"{date}T00:00:00Z" for date in dates)), size=2)
     output = read(server, on_path(dated(**FEED)), make_state("2023-01-20T00:00:00Z"))
     assert ids(output) == [2, 3]
-    assert api.asked == ["", " p1"]
+    assert api.requests == ["", " p1"]
 
 
 def test_unsorted_data_feed_is_warned_about_once_and_summarized(
@@ -421,12 +421,12 @@ def test_each_partition_has_its_own_bookmark(server: Server, on_path: Any) -> No
     api = Api(server, ARTICLES)
     kind = on_path(dated(**STEPS, partitions=[{"shop": 1}, {"shop": 2}]))
     output = read(server, kind)
-    assert api.asked == WINDOWS * 2
+    assert api.requests == WINDOWS * 2
     entries = output.states[-1]["bookmarks"]["articles"]["partitions"]
     assert [entry["replication_key_value"] for entry in entries] == ["2023-01-31T00:00:00Z"] * 2
-    api.server.asked.clear()
+    api.server.requests.clear()
     read(server, kind, output.states[-1])
-    assert api.asked == ["2023-01-31T00:00:00Z..2023-02-05T00:00:00Z"] * 2
+    assert api.requests == ["2023-01-31T00:00:00Z..2023-02-05T00:00:00Z"] * 2
 
 
 def test_parallel_partitions_read_their_windows_sequentially(server: Server) -> None:
@@ -435,7 +435,7 @@ def test_parallel_partitions_read_their_windows_sequentially(server: Server) -> 
     shops = [{"shop": number} for number in range(6)]
     threads = {"max_parallel_partitions": 3, "max_parallel_windows": 3}
     output = read(server, dated(**STEPS, **threads, partitions=shops))
-    assert sorted(api.asked) == sorted(WINDOWS * 6)
+    assert sorted(api.requests) == sorted(WINDOWS * 6)
     assert sorted(ids(output)) == sorted([1, 2, 3, 4] * 6)
     entries = output.states[-1]["bookmarks"]["articles"]["partitions"]
     assert entries == [
@@ -497,11 +497,11 @@ def test_parallel_windows_are_emitted_in_order(server: Server, on_path: Any) -> 
     """The messages equal those of one thread, and every window is requested."""
     api = Api(server, [serial for serial in ARTICLES[:4] for _ in range(60)], size=50)
     serial = read(server, on_path(dated(**STEPS)))
-    requests = sorted(api.asked)
-    api.server.asked.clear()
+    requests = sorted(api.requests)
+    api.server.requests.clear()
     several = read(server, on_path(dated(**STEPS, max_parallel_windows=3)))
     assert several.messages == serial.messages
-    assert sorted(api.asked) == requests
+    assert sorted(api.requests) == requests
 
 
 def test_error_of_a_parallel_window_is_raised_after_the_earlier_windows(
@@ -588,7 +588,7 @@ def test_get_records_works_outside_of_a_sync(server: Server) -> None:
     kind = dated(**STEPS, max_parallel_windows=3)
     [stream] = make(kind, output=output, config={"url": server.url}).streams.values()
     assert [record["id"] for record in stream.get_records(None)] == [1, 2, 3, 4]
-    assert api.asked == WINDOWS
+    assert api.requests == WINDOWS
     assert not output
     assert stream.replication_key == "at"
     assert stream.get_starting_timestamp(None) is None
@@ -602,7 +602,7 @@ def test_connection_test_requests_only_one_window(server: Server) -> None:
     api, output = Api(server, []), Output()
     tap = make(dated(**STEPS), output=output, config={"url": server.url})
     read_one_record(tap.streams["articles"])
-    assert api.asked == WINDOWS[:1]
+    assert api.requests == WINDOWS[:1]
     assert not output
 
 
@@ -645,4 +645,4 @@ def test_prepare_request_hook_gets_the_window_parameters(server: Server) -> None
     kind = dated(start_time_option=FROM, prepare_request=prepare_request)
     with pytest.warns(DeprecationWarning, match="prepare_request"):
         read(server, kind)
-    assert api.asked == ["2023-01-01T00:00:00Z..2023-02-05T00:00:00Z"]
+    assert api.requests == ["2023-01-01T00:00:00Z..2023-02-05T00:00:00Z"]

@@ -130,7 +130,7 @@ def collect_results(manifest: Path, run: Run, choice: int = 0, runs: int = 2) ->
                     json.dumps(content), encoding="utf-8"
                 )
                 arguments += [f"--{option}", str(file)]
-            server.asked.clear()
+            server.requests.clear()
             results.append(_collect_result(server, *run.carry_out(arguments, folder)))
             files["state"] = results[-1].stored
         return results
@@ -246,7 +246,7 @@ def _collect_result(server: Server, output: str, errors: str, code: int) -> RunR
         name: slice_positions for name, slice_positions in results.states.items() if slice_positions
     }
     results.requests = sorted(
-        {_mask(_describe_request(request), server) for request in server.asked}
+        {_mask(_describe_request(request), server) for request in server.requests}
     )
     return results
 

@@ -129,7 +129,7 @@ def run(
 
 def list_paths(server: Server) -> list[str]:
     """Return the paths and queries of all requests, in their order."""
-    return [_format_path(request) for request in server.asked]
+    return [_format_path(request) for request in server.requests]
 
 
 def _format_path(request: ReceivedRequest) -> str:

@@ -50,7 +50,7 @@ def waits(monkeypatch) -> list[float]:
 
 
 def list_requests(server: Server) -> list[str]:
-    return [f"{request.method} {request.path}" for request in server.asked]
+    return [f"{request.method} {request.path}" for request in server.requests]
 
 
 def rows_by_day(of: str) -> Reply:
@@ -153,7 +153,7 @@ class TestSingleJob:
         """
         path = manifest(tmp_path, report_stream(retriever=retriever, options=options))
         run(path, server)
-        assert [request.query for request in server.asked if "files" in request.path] == [
+        assert [request.query for request in server.requests if "files" in request.path] == [
             {},
             {"p": ["3"]},
         ]

@@ -216,21 +216,21 @@ def test_token_request_has_the_parameter_names_of_the_manifest(server, options, 
     server.answers(Reply({"access_token": "t1", "expires_in": "3600"}))
     request = sign(OAUTH + options, url=server.url, **SETTINGS)
     assert request.headers["Authorization"] == "Bearer t1"
-    assert len(server.asked) == 1
-    assert parse_form(server.asked[0]) == sent
-    assert headers.items() <= server.asked[0].headers.items()
+    assert len(server.requests) == 1
+    assert parse_form(server.requests[0]) == sent
+    assert headers.items() <= server.requests[0].headers.items()
 
 
 def test_token_request_can_use_query_parameters(server):
     server.answers(Reply({"access_token": "t1"}))
     options = "grant_type: client_credentials\nsend_refresh_request_as_query_params: true"
     sign(OAUTH + options, url=server.url, **SETTINGS)
-    assert server.asked[0].query == {
+    assert server.requests[0].query == {
         "grant_type": ["client_credentials"],
         "client_id": ["me"],
         "client_secret": ["s3cret"],
     }
-    assert server.asked[0].body == b""
+    assert server.requests[0].body == b""
 
 
 def test_token_is_found_in_a_nested_response(server):
@@ -253,7 +253,7 @@ def test_token_expiry_can_be_a_date(server, hours, request_count):
     if hours < 0:
         auth.last_refreshed -= timedelta(seconds=2)
     auth(requests.Request("GET", "http://api").prepare())
-    assert len(server.asked) == request_count
+    assert len(server.requests) == request_count
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_token_that_has_expired_is_used_for_one_request(server, lifetime):
     for _ in range(2):
         auth(requests.Request("GET", "http://api").prepare())
         auth.last_refreshed -= timedelta(seconds=2)
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_refreshed_tokens_are_written_to_the_config_and_reused(server):
     credentials = tap.settings["credentials"]
     assert (credentials["access_token"], credentials["refresh_token"]) == ("t1", "r1")
     assert credentials["token_expiry_date"] > utc_now().isoformat()
-    assert [parse_form(request)["refresh_token"] for request in server.asked] == ["r0"]
+    assert [parse_form(request)["refresh_token"] for request in server.requests] == ["r0"]
 
 
 @pytest.mark.parametrize("path", [["renewal"], ["login", "tokens", "key"]])
@@ -400,7 +400,7 @@ def test_token_request_uses_the_newest_refresh_token(server):
     auth = build(text, Authenticator, url=server.url, **SETTINGS).auth(Sender())
     for _ in range(2):
         auth.update_access_token()
-    assert [parse_form(request)["rt"] for request in server.asked] == ["r0", "r1"]
+    assert [parse_form(request)["rt"] for request in server.requests] == ["r0", "r1"]
 
 
 def test_refused_token_request_names_the_reason_without_secrets(server):
@@ -543,7 +543,7 @@ use_profile_assertion: true
 profile_assertion: {{type: JwtAuthenticator, secret_key: {"k" * 40}, algorithm: HS256}}
 """
     assert sign(text, url=server.url).headers["Authorization"] == "Bearer t1"
-    sent = parse_form(server.asked[0])
+    sent = parse_form(server.requests[0])
     assert sent.pop("grant_type") == "urn:ietf:params:oauth:grant-type:jwt-bearer"
     assert jwt.decode(sent.pop("assertion"), "k" * 40, algorithms=["HS256"])
     assert sent == {}
@@ -580,7 +580,7 @@ def test_session_token_is_requested_by_the_login_requester(server, usage, header
     server.answers(Reply({"data": {"token": "s1"}}))
     request = sign(SESSION.replace("ANY", usage), url=server.url, user="me")
     assert request.headers[header] == expected
-    [login] = server.asked
+    [login] = server.requests
     assert (login.method, login.path, login.json) == ("POST", "/login", {"user": "me"})
     assert login.headers["Authorization"] == f"Basic {base64.b64encode(b'me:p').decode()}"
 
@@ -599,7 +599,7 @@ def test_expired_session_token_is_renewed(server, duration, logins):
     auth = build(text, Authenticator, url=server.url, user="me").auth(Sender())
     for _ in range(2):
         auth(requests.Request("GET", "http://api").prepare())
-    assert len(server.asked) == logins
+    assert len(server.requests) == logins
 
 
 def test_refused_session_token_is_renewed_once(server):
@@ -612,7 +612,7 @@ def test_refused_session_token_is_renewed_once(server):
         assert renew_access_token(auth, unauthorized)
     request = auth(requests.Request("GET", "http://api").prepare())
     assert request.headers["Authorization"] == "Bearer s2"
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -633,7 +633,7 @@ def test_refused_session_token_is_renewed_wherever_it_was_sent(server, usage):
     for _ in range(2):  # the second one was sent with the old token, too
         assert renew_access_token(auth, unauthorized)
     assert auth.access_token == "new"
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_missing_session_token_names_its_path(server):

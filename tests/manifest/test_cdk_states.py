@@ -224,7 +224,7 @@ def test_slices_resume_from_the_cursor_that_airbyte_cdk_stored_for_all_of_them(
         server.answers_by(lambda request: page(*[{"at": "2024-01-22"}] * (request.path == "/a")))
         result = run(path, server, state={"bookmarks": {"items": stored}})
         run(path, server, state=result.state)
-    begins = [(request.path, request.query["since"][0]) for request in server.asked]
+    begins = [(request.path, request.query["since"][0]) for request in server.requests]
     assert begins == [("/a", since), ("/b", since), ("/a", "2024-01-22"), ("/b", since)]
     assert "lookback_window" not in result.state["bookmarks"]["items"]
 
@@ -236,9 +236,12 @@ def test_other_slices_start_at_the_common_cursor_after_an_interrupted_sync(tmp_p
     with serving() as server:
         server.answers_by(lambda request: Reply("", 401) if request.path == "/b" else page())
         result = run(path, server, state={"bookmarks": {"items": stored}}, fails=True)
-        server.asked.clear()
+        server.requests.clear()
         run(path, server, state=result.state, fails=True)
-    assert [request.query["since"] for request in server.asked] == [["2024-01-20"], ["2024-01-20"]]
+    assert [request.query["since"] for request in server.requests] == [
+        ["2024-01-20"],
+        ["2024-01-20"],
+    ]
 
 
 def test_lookback_of_the_cursor_is_added_to_that_of_the_state(tmp_path: Path):
@@ -249,7 +252,7 @@ def test_lookback_of_the_cursor_is_added_to_that_of_the_state(tmp_path: Path):
     with serving() as server:
         server.answers(page())
         run(manifest(tmp_path, declared), server, state={"bookmarks": {"items": state}})
-    assert [request.query["since"] for request in server.asked] == [["2024-01-18"]] * 2
+    assert [request.query["since"] for request in server.requests] == [["2024-01-18"]] * 2
 
 
 @pytest.mark.parametrize(

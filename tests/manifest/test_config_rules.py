@@ -100,7 +100,7 @@ validations:
     with pytest.raises(ConfigurationError, match="The setting 'region' is not valid") as caught:
         run(path, server, config={"region": region})
     assert "x-9" not in str(caught.value)
-    assert not server.asked
+    assert not server.requests
 
 
 def test_classes_of_the_connector_change_and_validate_the_config(
@@ -132,7 +132,7 @@ validations:
     path = with_rules(tmp_path, rules)
     server.answers(Reply({"data": []}))
     run(path, server, config={"region": "asia"})
-    assert server.asked[0].query["region"] == ["ASIA"]
+    assert server.requests[0].query["region"] == ["ASIA"]
     with pytest.raises(ConfigurationError, match="'region' is not valid: it is too long"):
         run(path, server, config={"region": "europe"})
 

@@ -290,8 +290,8 @@ def test_custom_authenticator_logs_in_once_for_all_streams(tmp_path: Path):
         streams = stream("items", "/items", body), stream("others", "/others", body)
         run_with_components(tmp_path, server, AUTHENTICATOR, *streams, config={"api_key": "k"})
     assert list_paths(server) == ["/login", "/items", "/others"]
-    assert server.asked[0].json == {"key": "k"}
-    assert [request.headers.get("X-Session") for request in server.asked[1:]] == ["t-1", "t-1"]
+    assert server.requests[0].json == {"key": "k"}
+    assert [request.headers.get("X-Session") for request in server.requests[1:]] == ["t-1", "t-1"]
 
 
 def test_token_of_a_nested_authenticator_is_requested_once(tmp_path: Path):
@@ -325,7 +325,9 @@ def test_token_of_a_nested_authenticator_is_requested_once(tmp_path: Path):
             tmp_path, server, components, *(stream(name, f"/{name}", body) for name in "ab")
         )
     assert list_paths(server) == ["/token", "/a", "/b"]
-    assert [request.headers["Authorization"] for request in server.asked[1:]] == ["Bearer t-1"] * 2
+    assert [request.headers["Authorization"] for request in server.requests[1:]] == [
+        "Bearer t-1"
+    ] * 2
 
 
 @pytest.mark.parametrize("hook", ["_make_handled_request", "_get_refresh_access_token_response"])
@@ -342,7 +344,7 @@ def test_token_of_a_custom_oauth_class_can_be_nested(tmp_path: Path, hook: str):
     with serving() as server:
         server.answers(page({"id": 1}))
         run_with_components(tmp_path, server, components, stream("items", "/items", body))
-    assert server.asked[0].headers["Authorization"] == "Bearer t-1"
+    assert server.requests[0].headers["Authorization"] == "Bearer t-1"
 
 
 def test_token_of_a_custom_oauth_class_is_hidden_in_messages(tmp_path: Path):
@@ -413,7 +415,7 @@ def test_custom_authenticator_may_change_the_body(tmp_path: Path):
     with serving() as server:
         server.answers(page({"id": 1}))
         run_with_components(tmp_path, server, components, stream("items", "/items", body))
-    assert server.asked[0].json == {"kind": "all", "signed": "very much"}
+    assert server.requests[0].json == {"kind": "all", "signed": "very much"}
 
 
 def test_custom_requester_provides_path_parameters_and_headers(tmp_path: Path):
@@ -461,8 +463,8 @@ def test_custom_requester_provides_path_parameters_and_headers(tmp_path: Path):
         server.answers(page({"id": 1}, next="n2"), page({"id": 2}))
         run_with_components(tmp_path, server, components, declared, config={"api_key": "k"})
     assert list_paths(server) == ["/base/items/v2?a=1&page=first", "/base/items/v2?a=1&page=n2"]
-    assert server.asked[0].headers["X-Name"] == "items"
-    assert server.asked[0].headers["Authorization"] == "Bearer k"
+    assert server.requests[0].headers["X-Name"] == "items"
+    assert server.requests[0].headers["Authorization"] == "Bearer k"
 
 
 PARENT = """
@@ -953,7 +955,7 @@ def test_unsupported_custom_class_is_rejected_before_any_request(
     with serving() as server, pytest.raises(ManifestError, match=reason) as raised:
         run(path, server)
     assert "manifest.yaml, line" in str(raised.value)
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_threads_that_need_a_custom_class_at_once_share_one_instance(tmp_path: Path):

@@ -198,11 +198,14 @@ def test_bookmark_advances_after_each_slice_and_a_failed_slice_is_read_again(tmp
         ]
         assert list(dict.fromkeys(values)) == ["2024-01-02", "2024-01-03"]
         assert first.error is not None
-        server.asked.clear()
+        server.requests.clear()
         server.answers(page({"at": "2024-01-04"}), page({"at": "2024-01-05"}))
         second = run_with_classes(tmp_path, server, DAYS, declared, state=first.state)
     assert list_paths(server) == ["/items?since=2024-01-03", "/items?since=2024-01-05"]
-    assert [request.headers["X-State"] for request in server.asked] == ["2024-01-03", "2024-01-04"]
+    assert [request.headers["X-State"] for request in server.requests] == [
+        "2024-01-03",
+        "2024-01-04",
+    ]
     assert second.state["bookmarks"]["items"] == {
         "replication_key": "at",
         "replication_key_value": "2024-01-05",
@@ -336,7 +339,7 @@ def test_custom_cursor_reads_its_parent_from_the_state_that_it_sets(tmp_path: Pa
         state = first.state["bookmarks"]["children"]["cursor_state"]
         assert state == {"at": 4, "items": {"at": "first"}}
         state["items"]["at"] = "2024-01-05"
-        server.asked.clear()
+        server.requests.clear()
         second = run_with_classes(
             tmp_path, server, classes, parents, children, state={"bookmarks": {"children": state}}
         )
@@ -375,7 +378,7 @@ def test_parent_with_a_custom_cursor_resumes_from_the_parent_state_of_children(t
         state = first.state["bookmarks"]["children"]
         assert state["parent_state"]["items"]["replication_key_value"] == "2024-01-03"
         del first.state["bookmarks"]["items"]
-        server.asked.clear()
+        server.requests.clear()
         run_with_classes(tmp_path, server, classes, parents, children, state=first.state)
     assert list_paths(server).count("/items?since=2024-01-03") == 1
 
@@ -484,7 +487,7 @@ def test_invalid_custom_cursor_is_rejected_with_its_line(
         run(path, server)
     assert "manifest.yaml, line" in str(raised.value)
     assert "streams[0].incremental_sync" in str(raised.value)
-    assert server.asked == []
+    assert server.requests == []
     assert [problem.path for problem in lint_manifest(path).problems] == [
         "streams[0].incremental_sync"
     ]

@@ -144,7 +144,7 @@ def test_content_encoding_without_its_end_is_requested_again(tmp_path, decoder, 
     with serving() as server:
         server.answers(Reply(packed[:-500], headers=encoded), Reply(packed, headers=encoded))
         assert len(run(path, server).records("items")) == 2_000
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
         server.answers(Reply(packed[:-500], headers=encoded))
         error = run(path, server, fails=True).error
         assert "its compressed body (gzip) ends too early" in str(error)

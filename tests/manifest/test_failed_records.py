@@ -86,7 +86,7 @@ def test_filter_that_fails_on_a_record_skips_only_that_record(tmp_path: Path):
 
 def test_template_that_fails_on_every_record_ends_the_stream(tmp_path: Path):
     def answer(request: ReceivedRequest) -> Reply:
-        return page(*({"id": number, **BAD} for number in range(400)), next=len(server.asked))
+        return page(*({"id": number, **BAD} for number in range(400)), next=len(server.requests))
 
     pages = """
 paginator:
@@ -99,7 +99,7 @@ paginator:
     with serving() as server:
         server.answers_by(answer)
         result = run(path, server, fails=True)
-        assert len(server.asked) == 3
+        assert len(server.requests) == 3
     assert "1,000 records are skipped" in str(result.error)
     assert "was not read to its end" in str(result.error)
 

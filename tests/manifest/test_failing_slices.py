@@ -69,7 +69,7 @@ api_budget:
         with pytest.raises(BrokenPipeError):
             tap.sync_all()
         assert time.monotonic() - start < 150
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("tail", [ONE, SEVERAL])
@@ -82,13 +82,13 @@ def test_other_slices_are_read_and_keep_their_bookmarks(
         serve_slices(server, status, "b")
         result = run(path, server, fails=True)
         first = list_bookmarked(result.state)
-        server.asked.clear()
+        server.requests.clear()
         serve_slices(server, status)
         second = run(path, server, state=result.state)
     assert isinstance(result.error, kind)
     assert len(result.records("items")) == 2
     assert first == ["a", "c"]
-    since = {request.path: request.query["since"] for request in server.asked}
+    since = {request.path: request.query["since"] for request in server.requests}
     assert since == {"/a": ["2024-01-20"], "/b": ["2024-01-01"], "/c": ["2024-01-20"]}
     assert list_bookmarked(second.state) == ["a", "b", "c"]
 
@@ -108,7 +108,7 @@ def test_other_slices_are_not_read_with_wrong_credentials(tmp_path: Path, status
         serve_slices(server, status, "a", "b", "c")
         result = run(write_slices_manifest(tmp_path, ONE), server, fails=True)
     assert isinstance(result.error, FatalAPIError)
-    assert {request.path for request in server.asked} == {"/a"}
+    assert {request.path for request in server.requests} == {"/a"}
 
 
 def test_global_cursor_does_not_advance_if_a_slice_failed(tmp_path: Path):
@@ -117,10 +117,10 @@ def test_global_cursor_does_not_advance_if_a_slice_failed(tmp_path: Path):
     with serving() as server:
         serve_slices(server, 404, "b")
         result = run(path, server, fails=True)
-        server.asked.clear()
+        server.requests.clear()
         serve_slices(server, 404)
         run(path, server, state=result.state)
-    assert {request.query["since"][0] for request in server.asked} == {"2024-01-01"}
+    assert {request.query["since"][0] for request in server.requests} == {"2024-01-01"}
 
 
 PARENTS = """

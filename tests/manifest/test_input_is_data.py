@@ -41,14 +41,14 @@ PARAM = "[retriever, requester, request_parameters, q]"
 
 
 def list_queries(server: Any) -> list[str]:
-    return [value for request in server.asked for value in request.query.get("q", [])]
+    return [value for request in server.requests for value in request.query.get("q", [])]
 
 
 def dump_requests(server: Any) -> str:
     return json.dumps(
         [
             [request.path, request.query, dict(request.headers), str(request.body)]
-            for request in server.asked
+            for request in server.requests
         ]
     )
 
@@ -206,7 +206,7 @@ class TestOtherValues:
             server.answers_by(answer)
             result = run(path, server, config=SETTINGS)
         assert set(list_queries(server)) == {planted}
-        assert [request.query["n"] for request in server.asked if "n" in request.query] == [
+        assert [request.query["n"] for request in server.requests if "n" in request.query] == [
             [planted]
         ]
         assert {record["a"] for record in result.records("items")} == {planted}

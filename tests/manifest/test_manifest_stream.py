@@ -48,7 +48,7 @@ def test_parameters_of_a_stream_are_available_in_its_templates(tmp_path: Path):
         server.answers(page({"id": 1}))
         run(manifest(tmp_path, declared), server)
     assert list_paths(server) == ["/cats"]
-    assert server.asked[0].headers["X-Kind"] == "cat"
+    assert server.requests[0].headers["X-Kind"] == "cat"
 
 
 def test_templates_read_the_partition_and_the_cursor_part_of_a_slice(tmp_path: Path):
@@ -169,7 +169,7 @@ class TestErrors:
             server.answers(Reply({"data": [{"id": 1}]}, status=404))
             result = run(manifest(tmp_path, stream("items", "/items", body)), server)
         assert result.records("items") == []
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
     def test_temporary_failure_is_retried_by_the_error_handler(self, tmp_path: Path):
         body = "error_handler: {type: DefaultErrorHandler, max_retries: 2}"
@@ -180,7 +180,7 @@ class TestErrors:
         with serving() as server:
             server.answers(Reply(status=503))
             result = run(manifest(tmp_path, stream("items", "/items", body)), server, fails=True)
-        assert len(server.asked) == 3
+        assert len(server.requests) == 3
         assert "503" in str(result.error)
 
     @pytest.mark.parametrize(("status", "kind"), [(401, "config_error"), (400, "system_error")])
@@ -192,7 +192,7 @@ class TestErrors:
             result = run(manifest(tmp_path, stream("items", "/items")), server, fails=True)
         assert isinstance(result.error, FatalAPIError)
         assert result.error.failure_type == kind
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
     def test_error_message_of_a_filter_is_shown_without_secrets(self, tmp_path: Path):
         body = """
@@ -214,7 +214,7 @@ class TestErrors:
             result = run(path, server, config={"api_key": "s3cr3t-key"}, fails=True)
         assert "Out of cats: holiday" in str(result.error)
         assert "s3cr3t-key" not in str(result.error)
-        assert server.asked[0].query["key"] == ["s3cr3t-key"]
+        assert server.requests[0].query["key"] == ["s3cr3t-key"]
 
 
 def test_children_in_the_parent_record_are_not_requested(tmp_path: Path):
@@ -348,7 +348,7 @@ def test_count_of_requests_is_logged_each_minute_across_slices(
     caplog.set_level(logging.INFO)
     router = "partition_router: {type: ListPartitionRouter, cursor_field: n, values: [a, b, c]}"
     with serving() as server:
-        monkeypatch.setattr("tap_core.metrics.time", lambda: 40.0 * len(server.asked))
+        monkeypatch.setattr("tap_core.metrics.time", lambda: 40.0 * len(server.requests))
         server.answers_by(lambda _: page())
         run(
             manifest(tmp_path, stream("items", "/{{ stream_partition.n }}", retriever=router)),

@@ -168,7 +168,11 @@ class TestWindows:
         with serving() as server:
             server.answers(*answers)
             result = run(path, server, state=state)
-        assert [request.query.get("page") for request in server.asked] == [None, ["20:2"], ["21:1"]]
+        assert [request.query.get("page") for request in server.requests] == [
+            None,
+            ["20:2"],
+            ["21:1"],
+        ]
         assert [record["id"] for record in result.records("items")] == [25, 20, 21]
 
     def test_each_slice_has_its_own_cursor(self, tmp_path: Path):
@@ -277,7 +281,7 @@ class TestIncrementalDependency:
         with serving() as server:
             serve_days(server)
             result = run(path, server)
-            first = len(server.asked)
+            first = len(server.requests)
             state = {"bookmarks": {"sub": result.state["bookmarks"]["sub"]}}
             run(path, server, state=state)
         parents = result.state["bookmarks"]["sub"]["parent_state"]
@@ -296,7 +300,7 @@ class TestIncrementalDependency:
             serve_days(server)
             result = run(path, server)
             first_requests = list_paths(server)
-            server.asked.clear()
+            server.requests.clear()
             known = {
                 **result.state["bookmarks"]["sub"],
                 "parent_state": {"items": {"at": "2024-01-20"}},
@@ -338,7 +342,7 @@ class TestIncrementalDependency:
         with serving() as server:
             server.answers_by(lambda _: page({"id": 1, "at": "2024-01-18"}))
             result = run(path, server)
-            server.asked.clear()
+            server.requests.clear()
             run(path, server, state={"bookmarks": {"last": result.state["bookmarks"]["last"]}})
         parents = result.state["bookmarks"]["last"]["parent_state"]["sub"]["parent_state"]
         assert parents["items"]["replication_key_value"] == "2024-01-18"
@@ -358,7 +362,7 @@ class TestIncrementalDependency:
                 manifest(tmp_path, items, sub), server, state={"bookmarks": {"sub": stored}}
             )
         begins = [
-            request.query["since"] for request in server.asked if request.path in {"/a", "/b"}
+            request.query["since"] for request in server.requests if request.path in {"/a", "/b"}
         ]
         assert ["2024-01-16"] in begins
         position = result.state["bookmarks"]["sub"]["parent_state"]["items"]
@@ -379,7 +383,7 @@ class TestIncrementalDependency:
             run(path, server, state=result.state, config={"end": "2024-01-25"})
         position = result.state["bookmarks"]["sub"]["parent_state"]["items"]
         assert position["replication_key_value"] == "2024-01-18"
-        assert {request.path for request in server.asked} == {"/i", "/24", "/22", "/18"}
+        assert {request.path for request in server.requests} == {"/i", "/24", "/22", "/18"}
 
     def test_parent_with_a_date_in_the_future_does_not_move_the_position_past_the_window(
         self, tmp_path: Path
@@ -402,7 +406,7 @@ class TestIncrementalDependency:
             server.answers_by(lambda request: page({"id": 1, "at": "2024-01-18"}))
             result = run(manifest(tmp_path, items, sub), server)
         begins = [
-            request.query["since"] for request in server.asked if request.path in {"/a", "/b"}
+            request.query["since"] for request in server.requests if request.path in {"/a", "/b"}
         ]
         assert begins == [["2024-01-01"]] * len(begins)
         position = result.state["bookmarks"]["sub"]["parent_state"]["items"]
@@ -480,7 +484,7 @@ class TestTapClass:
         with serving() as server:
             server.answers(Reply("", 404))
             make_tap_class(path)(config={"url": server.url}).check_connection()
-        assert server.asked == []
+        assert server.requests == []
 
     def test_connection_check_of_an_unknown_stream_is_an_error(self, tmp_path: Path):
         path = manifest(tmp_path, stream("other", "/o"))

@@ -144,6 +144,6 @@ def test_state_migration_for_an_older_format_ignores_the_own_state_of_slices(tmp
     with serving() as server:
         server.answers(page({"id": 1, "at": "2024-02-03"}))
         first = run(path, server)
-        server.asked.clear()
+        server.requests.clear()
         run(path, server, state=first.state)
     assert list_paths(server) == ["/items?since=2024-02-03"] * 2

@@ -59,13 +59,13 @@ def sync_slices(
     path: Path, server: Server, kinds: str, before: RunResult | None = None, **options: Any
 ) -> RunResult:
     """Sync the slices of these letters from the state of an earlier run."""
-    server.asked.clear()
+    server.requests.clear()
     state = before.state if before else None
     return run(path, server, state=state, config={"kinds": list(kinds)}, **options)
 
 
 def starts_by_slice(server: Server) -> dict[str, str]:
-    return {request.path.strip("/"): request.query["since"][0] for request in server.asked}
+    return {request.path.strip("/"): request.query["since"][0] for request in server.requests}
 
 
 def subtract(text: str, seconds: float) -> str:

@@ -113,7 +113,7 @@ def test_next_link_to_another_origin_gets_no_credentials(tmp_path, server, other
         assert "`allowed_hosts` of the requester of the stream 'items'" in describe_error(result)
         assert KEY not in describe_error(result)
         assert result.records("items") == [{"id": 1}]
-        assert other.asked == []
+        assert other.requests == []
 
 
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
@@ -124,7 +124,7 @@ def test_redirect_to_another_origin_gets_no_credentials(tmp_path, server, other,
     serve(server, {"/items": redirect})
     result = sync(tmp_path, server, stream("items", "items", AUTHENTICATORS[kind]))
     assert f"redirects to {other.url}" in describe_error(result)
-    assert other.asked == []
+    assert other.requests == []
 
 
 @pytest.mark.parametrize("kind", sorted(AUTHENTICATORS))
@@ -152,7 +152,7 @@ def test_next_link_to_an_allowed_host_gets_credentials(tmp_path, server, other, 
     items = stream("items", "items", body, retriever=LINKS)
     result = sync(tmp_path, server, items, other=host)
     assert result.records("items") == [{"id": 1}, {"id": 2}]
-    assert other.asked[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert other.requests[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
 def test_next_link_without_credentials_is_followed(tmp_path, server, other):
@@ -179,7 +179,7 @@ def test_next_links_of_headers_and_records_are_checked(tmp_path, server, other, 
         tmp_path, server, stream("items", "items", AUTHENTICATORS["bearer"], retriever=links)
     )
     assert other.url in describe_error(result)
-    assert other.asked == []
+    assert other.requests == []
 
 
 @pytest.mark.parametrize("option", ["path", "url_base", "url"])
@@ -194,7 +194,7 @@ def test_next_page_token_in_the_url_is_checked(tmp_path, server, other, option):
         items = items.replace('$ref: "#/definitions/requester"', "type: HttpRequester")
     result = sync(tmp_path, server, items)
     assert other.url in describe_error(result)
-    assert other.asked == []
+    assert other.requests == []
 
 
 # Records of a parent
@@ -245,7 +245,7 @@ def test_url_from_a_parent_record_gets_credentials_only_on_declared_hosts(
     result = sync(tmp_path, server, PARENTS, child)
     assert other.url in describe_error(result)
     assert result.records("children") == [{"id": 5}]
-    assert other.asked == []
+    assert other.requests == []
 
 
 def test_url_from_a_parent_record_without_credentials_is_requested(tmp_path, server, other):
@@ -253,7 +253,7 @@ def test_url_from_a_parent_record_without_credentials_is_requested(tmp_path, ser
     serve(server, {"/parents": {"data": [{"link": f"{other.url}/child"}]}})
     result = sync(tmp_path, server, PARENTS, child)
     assert result.records("children") == [{"id": 2}]
-    assert "Authorization" not in other.asked[0].headers
+    assert "Authorization" not in other.requests[0].headers
 
 
 def test_hosts_listed_in_the_manifest_get_credentials(tmp_path, server, other):
@@ -335,11 +335,11 @@ def test_job_urls_get_credentials_only_on_allowed_hosts(
     result = sync(tmp_path, server, job_stream(authenticator.replace("HOST", host)))
     if is_refused:
         assert other.url in describe_error(result)
-        assert other.asked == []
+        assert other.requests == []
         return
     assert result.error is None, describe_error(result)
     assert result.records("items") == [{"id": 9 if file == "other" else 1}]
-    signed = ["Authorization" in request.headers for request in other.asked]
+    signed = ["Authorization" in request.headers for request in other.requests]
     assert signed == ([bool(authenticator)] if file == "other" else [])
 
 
@@ -357,8 +357,8 @@ def test_token_requests_follow_no_redirect(tmp_path, server, other, kind, status
     assert f"redirects to {server.url if is_same_host else other.url}" in describe_error(result)
     assert "follows no redirect" in describe_error(result)
     assert KEY not in describe_error(result)
-    assert len(server.asked) == 1
-    assert other.asked == []
+    assert len(server.requests) == 1
+    assert other.requests == []
 
 
 # Dynamic streams
@@ -423,7 +423,7 @@ dynamic_streams:
         result = run(file, server, config={"api_key": KEY}, fails=True)
         assert other.url in describe_error(result)
         assert result.records("a_good") == [{"id": 1}]
-    assert other.asked == []
+    assert other.requests == []
 
 
 # Custom components
@@ -465,7 +465,7 @@ def test_custom_requester_sends_credentials_only_to_its_origin(tmp_path, server,
     result = sync(tmp_path, server, declared)
     assert other.url in describe_error(result)
     assert result.records("items") == [{"id": 1}, {"id": 2}]
-    assert other.asked == []
+    assert other.requests == []
 
 
 # Limits

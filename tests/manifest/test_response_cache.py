@@ -40,7 +40,7 @@ def fetch(cache: ResponseCache, request: requests.PreparedRequest) -> requests.R
 def test_equal_requests_are_sent_once(server):
     cache = ResponseCache()
     first, second, third = (fetch(cache, prepare_request(server)) for _ in range(3))
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert parse_json(first) == parse_json(second) == parse_json(third)
     assert second.headers == first.headers
     assert (second.url, second.status_code, second.reason) == (first.url, 200, first.reason)
@@ -62,7 +62,7 @@ def test_different_requests_have_separate_responses(server, other):
     cache = ResponseCache()
     fetch(cache, prepare_request(server))
     fetch(cache, prepare_request(server, **other))
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_error_response_is_not_cached(server):
@@ -72,7 +72,7 @@ def test_error_response_is_not_cached(server):
     assert fetch(cache, prepare_request(server)).status_code == 500
     assert fetch(cache, prepare_request(server)).json() == {"id": 1}
     assert fetch(cache, prepare_request(server)).json() == {"id": 1}
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_threads_with_the_same_request_wait_for_one_response(server):
@@ -94,7 +94,7 @@ def test_threads_with_the_same_request_wait_for_one_response(server):
         together.wait(60)
         all_waiting.set()
         assert [future.result(60) for future in futures] == [{"id": 1}] * 4
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 def test_waiting_thread_sends_the_request_if_the_first_failed(server):
@@ -112,7 +112,7 @@ def test_requests_with_streamed_bodies_are_not_cached(server):
     cache = ResponseCache()
     for _ in range(2):
         fetch(cache, prepare_request(server, method="POST", data=iter([b"1"])))
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_cached_responses_are_in_an_unlinked_private_file(server):

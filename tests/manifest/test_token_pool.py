@@ -91,7 +91,7 @@ def test_token_is_used_until_its_quota_is_exhausted():
         auth = make_rotator(server)
         assert [sign(auth) for _ in range(3)] == ["token a", "token a", "token b"]
         assert [sign(auth, "/graph") for _ in range(2)] == ["token b", "token a"]
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
 
 
 def test_responses_update_the_remaining_quota():
@@ -130,7 +130,7 @@ def test_exhausted_tokens_wait_for_the_reset_and_are_checked_again(monkeypatch: 
         monkeypatch.setattr(SilentSender, "sleep", sleep)
         assert sign(auth) == "token b"
         assert 2990 < waits[0] < 3001
-        assert len(server.asked) == 4
+        assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize("longest", ["PT0M", "PT30M"])

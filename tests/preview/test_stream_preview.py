@@ -129,7 +129,7 @@ def show(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 
 def paths(server: Server) -> list[str]:
-    return [request.path for request in server.asked]
+    return [request.path for request in server.requests]
 
 
 def test_requests_records_and_schema_are_shown(server: Server, show):
@@ -156,18 +156,18 @@ def test_requests_records_and_schema_are_shown(server: Server, show):
 def test_no_more_pages_are_requested_than_the_records_need(server: Server, show):
     server.answers(page({"id": 1}, {"id": 2}, next=2), page({"id": 3}, {"id": 4}, next=3))
     assert "2 records of stream 'users'\n" in show("users", "--limit", "2")[1]
-    assert len(server.asked) == 1
-    server.asked.clear()
+    assert len(server.requests) == 1
+    server.requests.clear()
     server.answers(page({"id": 1}, {"id": 2}, next=2), page({"id": 3}, {"id": 4}, next=3))
     assert "3 records of stream 'users'\n" in show("users", "--limit", "3")[1]
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_dropped_records_are_not_counted(server: Server, show):
     server.answers(page({"id": 1, "hidden": True}, {"id": 2}, next=2), page({"id": 3}))
     _, output, _ = show("users", "--limit", "2")
     assert "hidden" not in output
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_child_stream_is_read_from_the_first_records_of_its_parent(server: Server, show):
@@ -190,7 +190,10 @@ def test_time_windows_are_read_until_there_are_enough_records(server: Server, sh
 
     server.answers_by(answer)
     _, output, _ = show("days", "--limit", "1")
-    assert [request.query["from"] for request in server.asked] == [["2024-01-01"], ["2024-01-04"]]
+    assert [request.query["from"] for request in server.requests] == [
+        ["2024-01-01"],
+        ["2024-01-04"],
+    ]
     assert "at        2024-01-05\n" in output
     assert "2023-12-31" not in output
     assert '"type"' not in output
@@ -242,7 +245,7 @@ def test_unknown_stream_is_an_error_with_a_similar_name(server: Server, show):
     assert "The tap has no stream 'user'. Did you mean 'users'?" in errors
     code, _, errors = show("invoices")
     assert "has no stream 'invoices'. Its streams: broken, days, direct, posts, users." in errors
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_invalid_settings_are_an_error(server: Server, show):

@@ -69,7 +69,7 @@ def test_remote_document_can_reference_only_documents_of_its_host(tmp_path, kind
         server.answers_by(answer)
         with pytest.raises(SchemaNotFoundError):
             OpenAPISchema(f"{server.url}/spec.json").get_schema("A")
-        assert other.asked == []
+        assert other.requests == []
 
 
 def test_component_of_openapi_2_is_converted():

@@ -26,8 +26,8 @@ def test_redirect_to_another_host_sends_no_password(server):
         server.answers(Reply(b"", status=302, headers={"Location": f"{other.url}/b.json"}))
         assert load_document(f"{server.url}/a.json") == {"a": 1}
         assert load_document(server.url.replace("//", "//me:pass-word@") + "/a.json") == {"a": 1}
-        assert "Authorization" in server.asked[1].headers
-        assert "Authorization" not in other.asked[1].headers
+        assert "Authorization" in server.requests[1].headers
+        assert "Authorization" not in other.requests[1].headers
 
 
 def test_https_document_is_not_redirected_to_http(server, tmp_path, monkeypatch):

@@ -153,14 +153,14 @@ class _Write:
     tables: IcebergTables
     frame: SimulatedFrame
     name: str
-    asked: dict[str, str] = field(default_factory=dict)
+    write_options: dict[str, str] = field(default_factory=dict)
 
     def options(self, **kwargs: str) -> _Write:
-        self.asked.update(kwargs)
+        self.write_options.update(kwargs)
         return self
 
     def option(self, key: str, value: str) -> _Write:
-        self.asked[key] = value
+        self.write_options[key] = value
         return self
 
     def append(self) -> None:
@@ -169,13 +169,13 @@ class _Write:
     def overwrite(self, condition: object) -> None:
         if condition is not False:
             raise AssertionError(condition)
-        self._write(validates=self.asked.get("isolation-level") == "serializable")
+        self._write(validates=self.write_options.get("isolation-level") == "serializable")
 
     def _write(self, *, validates: bool) -> None:
-        since = self.asked.get("validate-from-snapshot-id")
+        since = self.write_options.get("validate-from-snapshot-id")
         with self.tables.writing(self.name) as base:
             added = self.tables.write_files(self.name, self.frame.data)
-            marker = self.asked.get(f"snapshot-property.{_MARKER}")
+            marker = self.write_options.get(f"snapshot-property.{_MARKER}")
             summary = {} if marker is None else {_MARKER: marker}
             since_id = None if since is None else int(since)
             change = _Change(added, summary, validates=validates, since=since_id)

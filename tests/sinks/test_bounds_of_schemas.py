@@ -63,7 +63,7 @@ def test_reference_outside_the_schema_is_rejected(tmp_path: Path, schema: Any):
             assert_refused(outside_reference, value)
         with pytest.raises(InvalidJSONSchema):
             validate_config({"x": value}, {"properties": {"x": outside_reference}})
-        assert server.asked == []
+        assert server.requests == []
     assert "LOCAL-SECRET" not in str(caught.value)
 
 

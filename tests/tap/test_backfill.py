@@ -228,12 +228,12 @@ def test_windows_cover_only_the_range(server: Server) -> None:
     read = ReadRange("2022-12-01", "2022-12-05")
     saved = {"bookmarks": {"articles": {"replication_key": "at", "replication_key_value": "x"}}}
     output = backfill(dated(**steps), read=read, state=saved, config={"url": server.url})
-    assert api.asked == ["2022-12-01T00:00:00Z..2022-12-05T00:00:00Z"]
+    assert api.requests == ["2022-12-01T00:00:00Z..2022-12-05T00:00:00Z"]
     assert ids(output) == [1]
     assert output.states[-1] == saved
-    server.asked.clear()
+    server.requests.clear()
     backfill(dated(), read=ReadRange("2023-02-01"), state=None, config={"url": server.url})
-    assert api.asked == ["2023-02-01T00:00:00Z..2023-02-05T00:00:00Z"]
+    assert api.requests == ["2023-02-01T00:00:00Z..2023-02-05T00:00:00Z"]
 
 
 def test_manifest_is_read_in_the_range(

@@ -71,7 +71,7 @@ class Collector:
             yield from request.resource_spans
 
     def _bodies(self, path: str) -> list[bytes]:
-        return [_body(request) for request in self.server.asked if request.path == path]
+        return [_body(request) for request in self.server.requests if request.path == path]
 
 
 def read(attributes: Any) -> dict[str, Any]:

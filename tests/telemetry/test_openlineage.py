@@ -80,7 +80,7 @@ def variables(server: Server) -> dict[str, str]:
 
 def received(server: Server) -> list[dict[str, Any]]:
     """Return the events that a server got, each of which is valid."""
-    events = [request.json for request in server.asked]
+    events = [request.json for request in server.requests]
     for event in events:
         jsonschema.validate(event, RUN_EVENT, format_checker=jsonschema.FormatChecker())
     return events
@@ -91,8 +91,8 @@ def test_complete_run_sends_its_start_and_its_datasets(tmp_path: Path, server: S
     process = load(tmp_path, data, {**variables(server), "OPENLINEAGE_NAMESPACE": "lake"})
     assert process.returncode == 0, process.stderr
     start, end = received(server)
-    assert {request.path for request in server.asked} == {"/api/v1/lineage"}
-    assert server.asked[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert {request.path for request in server.requests} == {"/api/v1/lineage"}
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
     assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
     assert start["run"]["runId"] == end["run"]["runId"]
     assert (end["job"]["namespace"], end["job"]["name"]) == ("lake", "orders")
@@ -190,11 +190,11 @@ def test_file_of_the_client_switches_lineage_on(tmp_path: Path, server: Server) 
         b"openlineage.yml, which may name code to load, may be written by every user"
         in process.stderr
     )
-    assert not server.asked
+    assert not server.requests
     file.chmod(0o644)
     assert load(tmp_path, data, {}).returncode == 0
     assert [event["eventType"] for event in received(server)] == ["START", "COMPLETE"]
-    assert server.asked[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
 @pytest.mark.parametrize("is_link", [True, False])

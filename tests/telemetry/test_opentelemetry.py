@@ -116,8 +116,8 @@ def test_no_secret_is_sent(tmp_path: Path, api: Server, collector: Collector) ->
     assert contents.status.code == FAILED
     assert "401" in contents.status.message
     assert read(contents.attributes)["error.type"].endswith("FatalAPIError")
-    assert len(api.asked) == 1
-    assert TOKEN in str(api.asked[0].query)
+    assert len(api.requests) == 1
+    assert TOKEN in str(api.requests[0].query)
     assert TOKEN.encode() not in collector.everything
 
 
@@ -129,7 +129,7 @@ def test_headers_of_the_exporter_reach_the_collector_and_no_log(
     headers = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer%20{TOKEN}X"}
     process = run_tap(tmp_path, api, collector.variables(**headers))
     assert process.returncode == 0, process.stderr
-    assert collector.server.asked[0].headers["authorization"] == f"Bearer {TOKEN}X"
+    assert collector.server.requests[0].headers["authorization"] == f"Bearer {TOKEN}X"
     assert f"{TOKEN}X" not in process.stderr
 
 
@@ -164,7 +164,7 @@ def test_variable_that_cannot_be_followed_is_a_warning(
     process = run_tap(tmp_path, api, collector.variables(**variables))
     assert process.returncode == 0, process.stderr
     assert message in process.stderr
-    assert not collector.server.asked
+    assert not collector.server.requests
 
 
 @pytest.mark.thorough
@@ -181,7 +181,7 @@ def test_variables_switch_traces_and_metrics_off(
 ) -> None:
     process = run_tap(tmp_path, api, collector.variables(**variables))
     assert process.returncode == 0, process.stderr
-    assert {request.path for request in collector.server.asked} == paths
+    assert {request.path for request in collector.server.requests} == paths
 
 
 def test_nothing_is_imported_while_telemetry_is_off() -> None:

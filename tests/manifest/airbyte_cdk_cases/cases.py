@@ -277,7 +277,7 @@ def _state_message(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
 def _collect_result(server: Server, output: str) -> dict[str, Any]:
     """Return the distinct requests, and the records and positions of each stream."""
     requests = sorted(
-        {json.dumps(_describe_request(request), sort_keys=True) for request in server.asked}
+        {json.dumps(_describe_request(request), sort_keys=True) for request in server.requests}
     )
     records: dict[str, list[Any]] = {}
     states: dict[str, Any] = {}

@@ -50,7 +50,7 @@ def test_document_has_the_outcome_and_the_counts(
     server: Server, outcome: str, expected: str, error: str | None
 ) -> None:
     send_outcome(f"{server.url}/hook?x=1", make_report(outcome))
-    (request,) = server.asked
+    (request,) = server.requests
     assert (request.method, request.path, request.query) == ("POST", "/hook", {"x": ["1"]})
     assert request.headers["Content-Type"] == "application/json"
     sent = request.json
@@ -66,7 +66,7 @@ def test_document_has_the_outcome_and_the_counts(
 def test_temporary_failure_is_retried(server: Server) -> None:
     server.answers(Reply(status=503, headers={"Retry-After": "0"}), Reply(status=204))
     send_outcome(server.url, make_report())
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize("status", [302, 404])
@@ -78,7 +78,7 @@ def test_refusal_is_a_warning_without_the_url(
     server.answers(Reply(status=status, headers={"Location": f"{server.url}/other"}))
     with caplog.at_level(logging.DEBUG):
         send_outcome(f"{server.url}{suffix}", make_report())
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     (warning,) = [
         log_record for log_record in caplog.records if log_record.levelno >= logging.WARNING
     ]
@@ -108,7 +108,7 @@ def test_failed_run_is_sent_and_the_url_is_not_logged(server: Server, tmp_path: 
         small_batches="delta-rs",
     )
     assert process.returncode == 1
-    sent = server.asked[0].json
+    sent = server.requests[0].json
     assert sent["outcome"] == "not complete"
     assert "no message" in sent["error"]
     assert sent["streams"]["a"]["written"] == 2
