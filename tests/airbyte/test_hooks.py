@@ -38,7 +38,7 @@ class Collector:
     def emit(self, event: Event) -> None:
         self.events.append(event)
 
-    def of(self, kind: type) -> list[Any]:
+    def select_events(self, kind: type) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
 
@@ -91,7 +91,7 @@ def sync_family(*, takes_estimates: bool) -> Collector:
 
 def test_sync_emits_statuses_of_selected_streams() -> None:
     """TR4: child streams start with their parent and end after it."""
-    statuses = sync_family(takes_estimates=False).of(StreamStatus)
+    statuses = sync_family(takes_estimates=False).select_events(StreamStatus)
     assert [(status.stream.name, status.progress) for status in statuses] == [
         ("parent", Progress.STARTED),
         ("child", Progress.STARTED),
@@ -102,9 +102,9 @@ def test_sync_emits_statuses_of_selected_streams() -> None:
 
 def test_estimates_are_requested_only_if_the_protocol_has_them(caplog: Any) -> None:
     """TR3: a failing estimate does not end the sync."""
-    assert sync_family(takes_estimates=False).of(Estimate) == []
+    assert sync_family(takes_estimates=False).select_events(Estimate) == []
     assert Parent.requests == 0
-    [estimate] = sync_family(takes_estimates=True).of(Estimate)
+    [estimate] = sync_family(takes_estimates=True).select_events(Estimate)
     assert (estimate.stream.name, estimate.rows, estimate.nbytes) == ("parent", 1, None)
     assert "'child' cannot be estimated: no estimate" in caplog.text
     assert Stream.estimate_sync(Parent(TapFamily())) is None
@@ -140,7 +140,7 @@ def read_estimates(tap: Tap, *, takes_estimates: bool = True) -> list[tuple[Any,
     collector = Collector(takes_estimates=takes_estimates)
     tap.set_protocol_writer(collector)
     tap.sync_all()
-    estimates = collector.of(Estimate)
+    estimates = collector.select_events(Estimate)
     return [
         (estimate.stream.name, estimate.is_total, estimate.rows, estimate.nbytes)
         for estimate in estimates
@@ -203,10 +203,10 @@ def test_estimate_of_a_table_counts_the_rows_of_its_query(
     collector = Collector(takes_estimates=True)
     tap.set_protocol_writer(collector)
     tap.sync_all()
-    assert [(estimate.rows, estimate.nbytes) for estimate in collector.of(Estimate)] == [
+    assert [(estimate.rows, estimate.nbytes) for estimate in collector.select_events(Estimate)] == [
         (rows, None)
     ]
-    assert sum(len(chunk.rows) for chunk in collector.of(Rows)) == rows
+    assert sum(len(chunk.rows) for chunk in collector.select_events(Rows)) == rows
 
 
 def test_row_count_of_tables_can_be_disabled(

@@ -185,7 +185,7 @@ def test_list_with_urls_outside_of_the_folder_is_an_error(folder, monkeypatch):
 
     monkeypatch.setattr(DirFileSystem, "ls", fail)
     with pytest.raises(ConfigValidationError, match="another host or scheme"):
-        synced(folder)
+        sync_folder(folder)
 
 
 def test_http_folder_keeps_to_its_host(monkeypatch):

@@ -17,7 +17,7 @@ from tap_core.streams.graphql import GraphQLStream
 from tap_core.streams.rest import RESTStream, _HTTPStream
 from tests.http.server import ReceivedRequest, Reply, serving
 from tests.peers import missing_reason, peer_python
-from tests.sync.syncing import of, parse_messages
+from tests.sync.syncing import parse_messages, select_messages
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,7 +165,7 @@ def test_requests_and_their_order_equal_those_of_singer_sdk(sides):
 def test_records_and_their_order_equal_those_of_singer_sdk(sides):
     def records(side: Side) -> dict[str, list[Any]]:
         grouped: dict[str, list[Any]] = {}
-        for message in of(side.messages, "RECORD"):
+        for message in select_messages(side.messages, "RECORD"):
             grouped.setdefault(message["stream"], []).append(message["record"])
         return grouped
 
@@ -177,7 +177,7 @@ def test_records_and_their_order_equal_those_of_singer_sdk(sides):
 
 
 def test_last_state_equals_that_of_singer_sdk(sides):
-    ours, theirs = (of(sides[sdk].messages, "STATE")[-1]["value"] for sdk in SDKS)
+    ours, theirs = (select_messages(sides[sdk].messages, "STATE")[-1]["value"] for sdk in SDKS)
     assert ours == theirs
 
 

@@ -64,15 +64,15 @@ class Output(list[bytes]):
     def messages(self) -> list[dict[str, Any]]:
         return parse_messages(self.text)
 
-    def of(self, kind: str, stream: str | None = None) -> list[dict[str, Any]]:
-        return of(self.messages, kind, stream)
+    def select(self, kind: str, stream: str | None = None) -> list[dict[str, Any]]:
+        return select_messages(self.messages, kind, stream)
 
     def records(self, stream: str | None = None) -> list[dict[str, Any]]:
-        return [message["record"] for message in self.of("RECORD", stream)]
+        return [message["record"] for message in self.select("RECORD", stream)]
 
     @property
     def states(self) -> list[dict[str, Any]]:
-        return [message["value"] for message in self.of("STATE")]
+        return [message["value"] for message in self.select("STATE")]
 
 
 def parse_messages(text: bytes) -> list[dict[str, Any]]:
@@ -81,7 +81,9 @@ def parse_messages(text: bytes) -> list[dict[str, Any]]:
     return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
 
 
-def of(messages: Iterable[dict[str, Any]], kind: str, stream: str | None = None) -> list[Any]:
+def select_messages(
+    messages: Iterable[dict[str, Any]], kind: str, stream: str | None = None
+) -> list[Any]:
     """Return the messages of a type, optionally of one stream."""
     return [
         message
@@ -106,7 +108,7 @@ def read_counts(text: str) -> dict[str, int]:
 
 def count_records(messages: Iterable[dict[str, Any]]) -> dict[str, int]:
     """Return the number of RECORD messages per stream."""
-    return dict(Counter(message["stream"] for message in of(messages, "RECORD")))
+    return dict(Counter(message["stream"] for message in select_messages(messages, "RECORD")))
 
 
 def make(*kinds: type[Stream], output: Output | None = None, **options: Any) -> FixedClockTap:

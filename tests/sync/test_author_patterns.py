@@ -507,4 +507,4 @@ def test_second_sync_of_a_tap_continues_from_the_first():
     tap.sync_all()
     tap.sync_all()
     assert starts == [None, 5]
-    assert len(output.of("SCHEMA")) == 2
+    assert len(output.select("SCHEMA")) == 2

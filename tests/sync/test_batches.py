@@ -28,9 +28,9 @@ from tests.sync.syncing import (
     STRING,
     Output,
     make,
-    of,
     parse_messages,
     schema,
+    select_messages,
     stream,
     sync,
     sync_until_error,
@@ -88,7 +88,7 @@ def test_each_batch_is_one_file_followed_by_a_state(tmp_path, form, compression)
     ]  # fmt: skip
     check_states(output)
     known = {"format": form, **({"compression": compression} if compression else {})}
-    for number, message in enumerate(output.of("BATCH"), 1):
+    for number, message in enumerate(output.select("BATCH"), 1):
         assert list(message) == ["type", "stream", "encoding", "manifest"]
         assert message["encoding"] == known
         [path] = message["manifest"]
@@ -111,7 +111,7 @@ def test_last_state_equals_that_of_record_messages(tmp_path):
 
 def test_batch_files_are_written_to_an_fsspec_url(tmp_path):
     output = sync(sorted_stream(), config=batch_config(f"memory://{tmp_path.name}"))
-    assert output.of("BATCH")[0]["manifest"][0].startswith(f"memory://{tmp_path.name}/p-tap")
+    assert output.select("BATCH")[0]["manifest"][0].startswith(f"memory://{tmp_path.name}/p-tap")
     assert rows_named(output.messages) == ROWS
 
 
@@ -144,13 +144,13 @@ def test_batch_files_contain_the_rows_of_record_messages(tmp_path):
         lines = sync(kind, config=config, catalog=catalog)
         files = sync(kind, config={**config, **batch_config(tmp_path)}, catalog=catalog)
         assert rows_named(files.messages) == lines.records()
-        assert files.of("SCHEMA") == lines.of("SCHEMA")
+        assert files.select("SCHEMA") == lines.select("SCHEMA")
         assert "secret" not in json.dumps(numbers(rows_named(files.messages)), default=str)
         tables = sync(kind, config={**config, **batch_config(tmp_path, "parquet")}, catalog=catalog)
         assert numbers(rows_named(tables.messages)) == [
-            {name: row.get(name) for name in files.of("SCHEMA")[0]["schema"]["properties"]}
+            {name: row.get(name) for name in files.select("SCHEMA")[0]["schema"]["properties"]}
             if not row.get("deep")
-            else {**dict.fromkeys(files.of("SCHEMA")[0]["schema"]["properties"]), **row}
+            else {**dict.fromkeys(files.select("SCHEMA")[0]["schema"]["properties"]), **row}
             for row in numbers(lines.records())
         ]
 
@@ -165,7 +165,7 @@ def test_stream_mapped_to_several_names_has_files_per_name(tmp_path):
         files = sync(kind, config={"stream_maps": maps, **batch_config(tmp_path, size=2)})
         for name in ("a", "b"):
             assert rows_named(files.messages, name) == lines.records(name)
-            sizes = [len(read_batch_rows(message)) for message in files.of("BATCH", name)]
+            sizes = [len(read_batch_rows(message)) for message in files.select("BATCH", name)]
             assert sum(sizes) == len(lines.records(name))
             assert max(sizes) <= 2
         assert files.states[-1] == lines.states[-1]
@@ -190,9 +190,9 @@ def test_no_row_is_lost_and_no_state_is_ahead_of_the_files(
     kind = on_path(sorted_stream(rows=rows, STATE_MSG_FREQUENCY=frequency))
     output = sync(kind, config=batch_config(folder, "jsonl", "none", size))
     assert rows_named(output.messages) == rows
-    sizes = [len(read_batch_rows(message)) for message in output.of("BATCH")]
+    sizes = [len(read_batch_rows(message)) for message in output.select("BATCH")]
     assert all(length == size for length in sizes[:-1])
-    assert not output.of("RECORD")
+    assert not output.select("RECORD")
     check_states(output)
 
 
@@ -227,11 +227,11 @@ def test_dict_yielded_repeatedly_is_copied_into_the_files(tmp_path):
 def test_batch_messages_have_the_version_of_the_table(tmp_path):
     kind = stream("a", ROWS, emit_activate_version_messages=True)
     output = sync(kind, config=batch_config(tmp_path, size=5))
-    version = output.of("ACTIVATE_VERSION")[0]["version"]
+    version = output.select("ACTIVATE_VERSION")[0]["version"]
     assert [message["type"] for message in output.messages] == [
         "SCHEMA", "ACTIVATE_VERSION", "BATCH", "STATE", "BATCH", "ACTIVATE_VERSION",
     ]  # fmt: skip
-    assert {message["version"] for message in output.of("BATCH")} == {version}
+    assert {message["version"] for message in output.select("BATCH")} == {version}
 
 
 @pytest.mark.parametrize("on_path", [lambda kind: kind, with_hook])
@@ -286,7 +286,7 @@ def test_parallel_partitions_share_batch_files(tmp_path):
     assert sorted((row["part"], row["id"]) for row in rows) == [
         (part, n) for part in range(20) for n in range(8)
     ]
-    assert max(len(read_batch_rows(message)) for message in output.of("BATCH")) <= 7
+    assert max(len(read_batch_rows(message)) for message in output.select("BATCH")) <= 7
     named = {}
     for message in output.messages:
         if message["type"] == "BATCH":
@@ -334,12 +334,12 @@ def test_batch_files_of_a_child_span_its_contexts(tmp_path, on_path, size):
     assert rows_named(output.messages, "child") == lines.records("child")
     assert rows_named(output.messages, "parent") == lines.records("parent")
     assert output.states[-1] == lines.states[-1]
-    assert len(output.of("SCHEMA", "child")) == 1
+    assert len(output.select("SCHEMA", "child")) == 1
     check_states(output, "parent")
-    full = sum(len(read_batch_rows(message)) == size for message in output.of("BATCH", "child"))
+    full = sum(len(read_batch_rows(message)) == size for message in output.select("BATCH", "child"))
     assert full == 12 // size
     expected = {2: 6, 5: 3, 100: 1}
-    assert len(output.of("BATCH", "child")) == expected[size]
+    assert len(output.select("BATCH", "child")) == expected[size]
 
 
 def test_streams_mapped_to_one_name_share_their_batch_files(tmp_path):
@@ -355,7 +355,7 @@ def test_streams_mapped_to_one_name_share_their_batch_files(tmp_path):
     assert rows_named(output.messages, "all") == lines.records("all")
     assert output.records() == []
     assert output.states[-1] == lines.states[-1]
-    before = output.messages[: output.messages.index(output.of("STATE")[0])]
+    before = output.messages[: output.messages.index(output.select("STATE")[0])]
     assert {"id": 0, "at": "2024-01-01T00:00:00Z"} in rows_named(before, "all")
 
 
@@ -369,7 +369,7 @@ def test_batch_config_can_apply_to_one_stream(tmp_path):
     child_class = type("Child", (Own, child), {})
     output = sync(parent, child_class)
     assert len(output.records("parent")) == 4
-    assert not output.of("RECORD", "child")
+    assert not output.select("RECORD", "child")
     assert len(rows_named(output.messages, "child")) == 12
     last_values = {}
     for message in output.messages:
@@ -390,7 +390,7 @@ def test_deselected_parent_has_no_batch_files(tmp_path):
             entry["metadata"][-1]["metadata"]["selected"] = False
             entry["selected"] = False
     output = sync(parent, child, config=batch_config(tmp_path), catalog=catalog)
-    assert not output.of("BATCH", "parent")
+    assert not output.select("BATCH", "parent")
     assert len(rows_named(output.messages, "child")) == 12
 
 
@@ -500,7 +500,7 @@ def own_files(tmp_path, **members):
 def test_files_of_custom_get_batches_are_listed_unchanged(tmp_path):
     output = sync(own_files(tmp_path), config=batch_config(tmp_path))
     assert [message["type"] for message in output.messages] == ["SCHEMA", "BATCH", "STATE", "BATCH"]
-    assert output.of("BATCH") == [
+    assert output.select("BATCH") == [
         {
             "type": "BATCH",
             "stream": "a",
@@ -515,8 +515,8 @@ def test_custom_get_batches_supports_aliases_but_warns_about_other_maps(tmp_path
     config = {**batch_config(tmp_path), "stream_maps": {"a": {"__alias__": "other"}}}
     kind = own_files(tmp_path, emit_activate_version_messages=True, replication_key=None)
     output = sync(kind, config=config)
-    assert [message["stream"] for message in output.of("BATCH")] == ["other", "other"]
-    assert len({message["version"] for message in output.of("BATCH")}) == 1
+    assert [message["stream"] for message in output.select("BATCH")] == ["other", "other"]
+    assert len({message["version"] for message in output.select("BATCH")}) == 1
     assert "'a' makes its own batch files: stream maps" in caplog.text
 
 
@@ -628,7 +628,7 @@ def test_third_party_batcher_gets_mapped_records(tmp_path, monkeypatch):
     subclass = type("A", (sorted_stream(),), {"get_batch_config": get_batch_config})
     maps = {"a": {"n": "n * 10", "at": "'x'"}}
     output = sync(subclass, config={"stream_maps": maps})
-    assert output.of("BATCH")[0]["encoding"] == {"format": "csv"}
+    assert output.select("BATCH")[0]["encoding"] == {"format": "csv"}
     assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "1,x,10"
     sync(subclass)
     assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "1,2024-01-01T00:00:01Z,1"
@@ -684,7 +684,7 @@ def test_batch_hooks_are_called_for_every_batch(tmp_path):
     output = sync(subclass, config=batch_config(tmp_path))
     assert calls == [("jsonl", 1)] * 3
     assert rows_named(output.messages, "a_b") == ROWS
-    check_names = {batch["stream"] for batch in output.of("BATCH")}
+    check_names = {batch["stream"] for batch in output.select("BATCH")}
     assert check_names == {"a_b"}
 
 
@@ -721,7 +721,7 @@ def test_overridden_write_message_gets_batch_messages(tmp_path):
     other_tap.sync_all()
     assert types.count("BATCH") == 3
     assert rows_named(output.messages) == ROWS
-    assert of(output.messages, "SCHEMA")
+    assert select_messages(output.messages, "SCHEMA")
 
 
 # Signals
@@ -771,7 +771,11 @@ def test_terminated_tap_leaves_complete_files_and_a_state(tmp_path):
         tap.kill()
     assert tap.returncode == 0
     messages = parse_messages(out)
-    assert [len(read_batch_rows(message)) for message in of(messages, "BATCH")] == [1000, 1000, 500]
+    assert [len(read_batch_rows(message)) for message in select_messages(messages, "BATCH")] == [
+        1000,
+        1000,
+        500,
+    ]
     assert [message["type"] for message in messages[-2:]] == ["BATCH", "STATE"]
     state = messages[-1]["value"]
     assert state["bookmarks"]["slow"]["replication_key_value"] == 2_499

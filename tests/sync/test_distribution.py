@@ -173,9 +173,9 @@ def test_full_table_rows_of_all_workers_have_one_version():
     members["emit_activate_version_messages"] = True
     kind = stream("full", lambda _, context: [{"id": context["p"]}], **members)
     out, _ = check_same_output(kind)
-    versions = {message["version"] for message in out.of("RECORD", "full")}
+    versions = {message["version"] for message in out.select("RECORD", "full")}
     assert len(versions) == 1
-    assert {message["version"] for message in out.of("ACTIVATE_VERSION")} == versions
+    assert {message["version"] for message in out.select("ACTIVATE_VERSION")} == versions
 
 
 def parent_and_descendants(bad=()):

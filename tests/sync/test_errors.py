@@ -97,7 +97,7 @@ def test_error_of_the_author_leaves_valid_output_and_state(on_path, caplog):
         },
         "currently_syncing": "a",
     }
-    assert output.of("SCHEMA", "b") == []
+    assert output.select("SCHEMA", "b") == []
     assert "An unhandled error occurred while syncing 'a'" in caplog.text
 
 
@@ -185,7 +185,7 @@ def test_schema_without_properties_is_an_error_at_the_first_record(on_path):
     output, error = sync_until_error(DiscoveryError, kind)
     assert "The schema of stream 'a' has no 'properties'" in str(error)
     assert output.records("a") == []
-    assert sync(on_path(stream("a", [], schema={"type": "object"}))).of("SCHEMA", "a")
+    assert sync(on_path(stream("a", [], schema={"type": "object"}))).select("SCHEMA", "a")
 
 
 @both_paths

@@ -71,7 +71,7 @@ def test_generate_record_messages_may_yield_two_messages():
     output = sync(override_hook("_generate_record_messages", messages, replication_key="id"))
     assert (ids(output), ids(output, "copies")) == ([1, 2, 3], [10, 20, 30])
     assert output.states[-1]["bookmarks"]["a"]["replication_key_value"] == 3
-    assert all(message["time_extracted"] for message in output.of("RECORD", "a"))
+    assert all(message["time_extracted"] for message in output.select("RECORD", "a"))
 
 
 def test_write_record_message_may_skip_a_record():
@@ -122,7 +122,7 @@ def test_generate_schema_messages_may_change_messages(on_path):
         yield SchemaMessage("extra", {}, [])
 
     output = sync(on_path(override_hook("_generate_schema_messages", messages)))
-    actual = [(m["stream"], m["key_properties"]) for m in output.of("SCHEMA")]
+    actual = [(m["stream"], m["key_properties"]) for m in output.select("SCHEMA")]
     assert actual == [("a", ["other"]), ("extra", [])]
 
 
@@ -133,7 +133,7 @@ def test_write_schema_message_may_write_more_messages(on_path):
         self._tap.write_message(SchemaMessage("extra", {}, []))
 
     output = sync(on_path(override_hook("_write_schema_message", write)))
-    assert [m["stream"] for m in output.of("SCHEMA")] == ["a", "extra"]
+    assert [m["stream"] for m in output.select("SCHEMA")] == ["a", "extra"]
 
 
 def test_sync_children_is_called_without_child_streams():
@@ -347,7 +347,9 @@ def test_schema_message_reflects_later_changes_of_keys():
     instance.replication_key = "id"
     instance._write_schema_message()
     instance._write_schema_message()
-    assert [(m["key_properties"], m.get("bookmark_properties")) for m in output.of("SCHEMA")] == [
+    assert [
+        (m["key_properties"], m.get("bookmark_properties")) for m in output.select("SCHEMA")
+    ] == [
         ([], None),
         (["id"], None),
         (["id"], ["id"]),

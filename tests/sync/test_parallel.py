@@ -102,7 +102,7 @@ def test_schema_and_version_messages_come_once_and_first(on_path, method):
     versions = ["ACTIVATE_VERSION"] if method == "FULL_TABLE" else []
     assert kinds == ["SCHEMA", *versions, *["RECORD"] * 400, *versions]
     if versions:
-        assert len({message["version"] for message in output.of("RECORD")}) == 1
+        assert len({message["version"] for message in output.select("RECORD")}) == 1
 
 
 def test_children_are_synced_while_their_parent_continues():
@@ -130,7 +130,7 @@ def test_children_are_synced_while_their_parent_continues():
     output = sync(parent, child)
     assert waited == [True] * 3
     assert len(output.records("c")) == 3
-    assert len(output.of("SCHEMA", "c")) == 1
+    assert len(output.select("SCHEMA", "c")) == 1
 
 
 def test_parent_waits_if_too_many_children_are_pending():
@@ -628,7 +628,7 @@ def test_streams_that_allow_it_run_concurrently_and_others_alone():
     output = Output()
     make_concurrent_tap(*kinds, output=output).sync_all()
     assert list(output.states[-1]["bookmarks"]) == list("acebd")
-    records = [message["stream"] for message in output.of("RECORD")]
+    records = [message["stream"] for message in output.select("RECORD")]
     assert sorted(records[:3]) == ["a", "c", "e"]
     assert records[3:] == ["b", "d"]
 
@@ -992,4 +992,4 @@ def test_batch_files_contain_the_rows_of_all_threads(tmp_path):
     texts = [path.read_text() for path in tmp_path.rglob("*")]
     lines = [json.loads(line) for text in texts for line in text.splitlines()]
     assert sorted(line["id"] for line in lines) == list(range(6))
-    assert output.of("RECORD") == []
+    assert output.select("RECORD") == []

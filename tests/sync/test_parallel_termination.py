@@ -17,7 +17,7 @@ import pytest
 
 from tests.delivered_signals import deliver
 from tests.full_pipes import wait_until_full
-from tests.sync.syncing import count_records, of, parse_messages, read_counts
+from tests.sync.syncing import count_records, parse_messages, read_counts, select_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("parallel_taps.py")
@@ -73,9 +73,9 @@ def check_unfinished(messages: list[dict[str, Any]]) -> dict[int, int]:
     assert messages[-1]["type"] == "STATE"
     state = messages[-1]["value"]
     assert state["currently_syncing"] == "a"
-    assert of(messages, "RECORD", "b") == []
+    assert select_messages(messages, "RECORD", "b") == []
     rows = defaultdict(list)
-    for message in of(messages, "RECORD", "a"):
+    for message in select_messages(messages, "RECORD", "a"):
         rows[message["record"]["p"]].append(message["record"]["id"])
     bookmarks = {}
     for entry in state["bookmarks"]["a"]["partitions"]:
@@ -181,8 +181,10 @@ def test_slow_reader_gets_complete_lines_and_no_thread_is_left(tmp_path):
         stderr = tap.stderr.read().decode()
         assert tap.wait(LONG) == 0, stderr
     messages = parse_messages(b"".join(blocks))
-    assert len(of(messages, "RECORD", "a")) == 2_000 * len(PARTITIONS)
-    assert of(messages, "RECORD", "b")[0]["record"] == {"id": 0}, "threads that are left"
+    assert len(select_messages(messages, "RECORD", "a")) == 2_000 * len(PARTITIONS)
+    assert select_messages(messages, "RECORD", "b")[0]["record"] == {"id": 0}, (
+        "threads that are left"
+    )
     partitions = messages[-1]["value"]["bookmarks"]["a"]["partitions"]
     assert partitions == [
         {"context": {"p": partition}, "replication_key": "id", "replication_key_value": 1_999}

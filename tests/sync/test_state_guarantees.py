@@ -222,7 +222,7 @@ def test_state_encoding_costs_only_what_changed(monkeypatch):
     output = Output()
     tap = make(kind, output=output)
     tap.sync_all()
-    assert len(output.of("STATE")) >= 5 * count
+    assert len(output.select("STATE")) >= 5 * count
     assert encoded_bytes() < 3_000 * count, "a few pieces of 200 bytes per state"
 
 

@@ -115,9 +115,9 @@ def test_compiled_and_overridable_loop_write_the_same_mapped_rows(config, level,
     }
     kind = stream("a", rows, **members)
     compiled, through_hook = sync(kind, config=config), sync(with_hook(kind), config=config)
-    assert compiled.of("STATE")
+    assert compiled.select("STATE")
     assert sorted(compiled.text.splitlines()) == sorted(through_hook.text.splitlines())
-    names = {message["stream"] for message in compiled.of("RECORD")}
+    names = {message["stream"] for message in compiled.select("RECORD")}
     for name in names:
         assert compiled.records(name) == through_hook.records(name)
 
@@ -136,9 +136,9 @@ def test_stream_with_maps_is_compiled(config):
     assert (get_plan(tap.streams["a"]).mapped is None) is False
     tap.sync_all()
     make(by_messages, output=theirs, config=config).sync_all()
-    for name in {message["stream"] for message in output.of("RECORD")}:
+    for name in {message["stream"] for message in output.select("RECORD")}:
         assert output.records(name) == theirs.records(name)
-    assert output.of("SCHEMA") == theirs.of("SCHEMA")
+    assert output.select("SCHEMA") == theirs.select("SCHEMA")
 
 
 def test_stream_without_maps_has_a_plan_without_maps():
@@ -168,7 +168,7 @@ def test_maps_do_not_change_the_record_of_the_author():
     output = sync(kind, config=config, catalog={"streams": [entry]})
     assert records == [{"id": 1, "tags": ["a", "b"]}]
     assert output.records() == [{"tags": ["a"], "last": "b", "id": 1}]
-    assert "gone" not in output.of("SCHEMA")[0]["schema"]["properties"]
+    assert "gone" not in output.select("SCHEMA")[0]["schema"]["properties"]
 
 
 def test_rows_of_all_mapped_streams_precede_the_state_that_covers_them():
@@ -235,9 +235,9 @@ def test_invalid_map_is_an_error_before_the_sync():
 def test_activate_version_is_written_for_every_mapped_stream():
     config = {"emit_activate_version_messages": True, **maps(a=None, b={"__source__": "a"})}
     output = sync(stream("a", [{"id": 1}]), config=config)
-    assert {message["stream"] for message in output.of("ACTIVATE_VERSION")} == {"b"}
-    assert {message["stream"] for message in output.of("SCHEMA")} == {"b"}
-    assert all("version" in message for message in output.of("RECORD"))
+    assert {message["stream"] for message in output.select("ACTIVATE_VERSION")} == {"b"}
+    assert {message["stream"] for message in output.select("SCHEMA")} == {"b"}
+    assert all("version" in message for message in output.select("RECORD"))
 
 
 def test_mappings_and_tuples_are_mapped():
@@ -304,7 +304,7 @@ def test_stream_maps_of_a_stream_can_be_overridden():
     maps_of = property(lambda self: [RemoveRecordTransform("a", self.schema, None, None)])
     output = sync(stream("a", [{"id": 1}], stream_maps=maps_of))
     assert output.records() == []
-    assert output.of("SCHEMA") == []
+    assert output.select("SCHEMA") == []
 
 
 def test_schema_messages_follow_an_overridden_catalog():
@@ -339,7 +339,7 @@ def test_deselected_stream_with_a_map_is_not_synced():
              "metadata": [{"breadcrumb": [], "metadata": {"selected": False}}]}  # fmt: skip
     kind = stream("a", [{"id": 1}], schema=WIDE)
     output = sync(kind, config=maps(a={"x": "id"}), catalog={"streams": [entry]})
-    assert output.of("RECORD") == []
+    assert output.select("RECORD") == []
 
 
 def test_parent_missing_in_the_catalog_is_mapped():

@@ -19,7 +19,13 @@ from typing import Any
 import pytest
 
 from tests.peers import missing_reason, peer_python
-from tests.sync.syncing import count_records, metric_points, of, parse_messages, read_counts
+from tests.sync.syncing import (
+    count_records,
+    metric_points,
+    parse_messages,
+    read_counts,
+    select_messages,
+)
 
 PEER = peer_python("singer_sdk")
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +85,7 @@ class Side:
         return parse_messages(self.text(scenario))
 
     def state(self, scenario: str) -> dict[str, Any]:
-        return of(self.messages(scenario), "STATE")[-1]["value"]
+        return select_messages(self.messages(scenario), "STATE")[-1]["value"]
 
 
 def bookmark(value: Any, key: str = "id", **fields: Any) -> dict[str, Any]:
@@ -153,7 +159,7 @@ class Catalogs:
     def __init__(self, discovered: dict[str, Any]) -> None:
         self._entries = {entry["stream"]: entry for entry in discovered["streams"]}
 
-    def of(self, *names: str, **off: bool) -> dict[str, Any]:
+    def select(self, *names: str, **off: bool) -> dict[str, Any]:
         """Return a catalog of some streams; those that are ``name=False`` are deselected."""
         entries = [copy.deepcopy(self._entries[name]) for name in (*names, *off)]
         for entry in entries:
@@ -162,14 +168,14 @@ class Catalogs:
 
     def properties(self) -> dict[str, Any]:
         """Return a catalog that deselects properties."""
-        catalog = self.of("selected", sorted=False)
+        catalog = self.select("selected", sorted=False)
         for path in (("a",), ("o", "properties", "d")):
             select(catalog["streams"][0], "properties", *path, selected=False)
         return catalog
 
     def methods(self) -> dict[str, Any]:
         """Return a catalog that changes replication methods and keys."""
-        catalog = self.of("sorted", "unsorted", "values", "future", "times")
+        catalog = self.select("sorted", "unsorted", "values", "future", "times")
         changes: list[dict[str, Any]] = [
             {"replication_method": "FULL_TABLE"},
             {"replication_key": None},
@@ -184,7 +190,7 @@ class Catalogs:
 
     def bare(self) -> dict[str, Any]:
         """Return a catalog whose keys are only in the metadata."""
-        catalog = self.of("sorted", "unsorted", "child", "parent")
+        catalog = self.select("sorted", "unsorted", "child", "parent")
         metadata = {"selected": True, "table-key-properties": ["id"], "replication-key": "id"}
         for entry in catalog["streams"]:
             for key in ("replication_key", "replication_method", "key_properties"):
@@ -194,7 +200,7 @@ class Catalogs:
 
     def schemas(self) -> dict[str, Any]:
         """Return a catalog with a changed schema and an unknown stream."""
-        catalog = self.of("values", "sorted", "unsorted")
+        catalog = self.select("values", "sorted", "unsorted")
         catalog["streams"][0]["schema"]["properties"] = {
             "id": {"type": "string"},
             "text": {"type": "string"},
@@ -210,9 +216,9 @@ class Catalogs:
             "methods": self.methods(),
             "bare": self.bare(),
             "schemas": self.schemas(),
-            "one_child": self.of("child", parent=False),
-            "grandchild": self.of("grandchild", parent=False, child=False),
-            "all": self.of(*self._entries),
+            "one_child": self.select("child", parent=False),
+            "grandchild": self.select("grandchild", parent=False, child=False),
+            "all": self.select(*self._entries),
         }
 
 
@@ -232,7 +238,7 @@ def sides(tmp_path_factory) -> dict[str, Side]:
         for scenario in ("plain", "state", "catalog_bare"):
             if scenario in side.codes:
                 scenarios[f"resumed_{scenario}_of_{sdk}"] = {"state": plain(side.state(scenario))}
-        interim = [message["value"] for message in of(side.messages("plain"), "STATE")]
+        interim = [message["value"] for message in select_messages(side.messages("plain"), "STATE")]
         for number in range(0, len(interim), 9):
             scenarios[f"interrupted_{number}_of_{sdk}"] = {"state": plain(interim[number])}
     for side in sdk_sides.values():
@@ -254,7 +260,7 @@ def syncs(sides: dict[str, Side]) -> list[str]:
 
 def by_stream(messages: list[dict[str, Any]], kind: str) -> dict[str, list[dict[str, Any]]]:
     grouped: dict[str, list[dict[str, Any]]] = {}
-    for message in of(messages, kind):
+    for message in select_messages(messages, kind):
         fields = {key: value for key, value in message.items() if key != "time_extracted"}
         grouped.setdefault(message["stream"], []).append(fields)
     return grouped
@@ -278,7 +284,7 @@ def test_exit_codes_equal_those_of_singer_sdk(sides):
 
 def test_records_and_their_order_equal_those_of_singer_sdk(sides):
     compare(sides, lambda messages: by_stream(messages, "RECORD"))
-    assert len(of(sides["tap_core"].messages("plain"), "RECORD")) > 150
+    assert len(select_messages(sides["tap_core"].messages("plain"), "RECORD")) > 150
 
 
 def test_schemas_equal_those_of_singer_sdk(sides):
@@ -312,7 +318,7 @@ def test_schema_message_is_written_once_per_stream(sides):
 
 def test_last_states_equal_those_of_singer_sdk(sides):
     def last(messages):
-        return [message["value"] for message in of(messages, "STATE")][-1:]
+        return [message["value"] for message in select_messages(messages, "STATE")][-1:]
 
     for name in syncs(sides):
         ours, theirs = (last(sides[sdk].messages(name)) for sdk in SIDES)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.delivered_signals import deliver
-from tests.sync.syncing import count_records, of, parse_messages, read_counts
+from tests.sync.syncing import count_records, parse_messages, read_counts, select_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("terminated_taps.py")
@@ -65,11 +65,11 @@ def check_unfinished(messages: list[dict[str, Any]]) -> None:
     assert messages[-1]["type"] == "STATE"
     state = messages[-1]["value"]
     assert state["currently_syncing"] == "a"
-    ids = [message["record"]["id"] for message in of(messages, "RECORD", "a")]
+    ids = [message["record"]["id"] for message in select_messages(messages, "RECORD", "a")]
     assert ids == list(range(len(ids)))
     # A signal may arrive between a row and its bookmark: at most one row behind, never ahead.
     assert ids[-1] - 1 <= state["bookmarks"]["a"]["replication_key_value"] <= ids[-1]
-    assert of(messages, "RECORD", "b") == []
+    assert select_messages(messages, "RECORD", "b") == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -145,7 +145,7 @@ def test_error_of_the_author_leaves_valid_output_and_exit_code_one(tmp_path):
         messages, stderr = end(tap)
         assert tap.returncode == 1
     check_unfinished(messages)
-    assert [message["record"]["id"] for message in of(messages, "RECORD")] == [0, 1, 2]
+    assert [message["record"]["id"] for message in select_messages(messages, "RECORD")] == [0, 1, 2]
     assert "RuntimeError: the source is on fire" in stderr
     assert "terminated_taps.py" in stderr, "the traceback leads to the author's line"
 

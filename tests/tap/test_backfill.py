@@ -183,7 +183,7 @@ def test_stream_without_a_range_is_named_and_not_read(caplog: pytest.LogCaptureF
         stream("unselected", TIMES, **ORDERS, selected_by_default=False),
     )
     output = backfill(*kinds)
-    assert {message["stream"] for message in output.of("SCHEMA")} == {"orders"}
+    assert {message["stream"] for message in output.select("SCHEMA")} == {"orders"}
     assert "'plain' is not read in the backfill: it is not read by a replication key" in caplog.text
     assert "'counts' is not read in the backfill: its replication key 'n' cannot" in caplog.text
     assert "'unselected' is not read" not in caplog.text

@@ -224,7 +224,7 @@ def test_child_can_force_full_table_replication_of_its_parent(caplog):
     output = sync(parent, child, state=state)
     assert starts == [("FULL_TABLE", None)]
     assert "Forcing full table replication for 'p'" in caplog.text
-    assert "bookmark_properties" not in output.of("SCHEMA", "p")[0]
+    assert "bookmark_properties" not in output.select("SCHEMA", "p")[0]
 
 
 # Versions
@@ -250,7 +250,7 @@ def test_failed_sync_writes_no_final_activate_version():
     with pytest.raises(RuntimeError):
         tap.sync_all()
     assert [m["type"] for m in output.messages][1:3] == ["ACTIVATE_VERSION", "RECORD"]
-    assert len(output.of("ACTIVATE_VERSION")) == 1
+    assert len(output.select("ACTIVATE_VERSION")) == 1
 
 
 # Custom message writers
