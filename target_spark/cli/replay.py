@@ -32,10 +32,11 @@ from tap_core.exceptions import InvalidInputLine
 from tap_core.protocols.singer.reader import SingerReader
 from target_spark.config import settings
 from target_spark.config.options import LoadOptions, QuarantineLimit, RunInfo, WriteMode
-from target_spark.errors import UnsupportedError
+from target_spark.errors import TargetSparkError, UnsupportedError
 from target_spark.frames import SpoolFrame
 from target_spark.loader.batch_commit import BatchWriter
 from target_spark.loader.commit_request import CommitRequest, CommitResult
+from target_spark.loader.engine_retry import retry_with_engine
 from target_spark.loader.loader import Loader
 from target_spark.loader.report import Report
 from target_spark.spark.spark_provider import SparkProvider
@@ -134,7 +135,12 @@ def replay(
         engine = SparkProvider(spark_settings, location, run)
         stack.enter_context(closing(engine))
         engine.begin()
-        return reload_records(engine, options, run, folder, schema_event, overwrite=overwrite)
+        try:
+            return reload_records(engine, options, run, folder, schema_event, overwrite=overwrite)
+        except Exception as error:
+            if not isinstance(error, TargetSparkError):  # for example a lost connection
+                engine.raise_if_engine_lost(error)
+            raise
 
 
 def reload_records(
@@ -236,19 +242,29 @@ class ReplayWriter(BatchWriter):
         Yield the number of records to load. Records that an interrupted replay has loaded are not
         counted.
         """
-        spark, self._quarantine_table = self._engine.spark(), table.with_suffix(QUARANTINE)
+        self._quarantine_table = table.with_suffix(QUARANTINE)
+        with ExitStack() as stack:
+            count = retry_with_engine(
+                self._engine,
+                lambda: self._stage_records(table, stack),
+                f"Table {self._quarantine_table.name}",
+            )
+            if count == 0:  # records that an earlier replay loaded may still be there
+                self._rewrite(self._engine.spark(), self._source.drop(_POSITION))
+            yield count or 0
+
+    def _stage_records(self, table: Table, stack: ExitStack) -> int | None:
+        """Copy the quarantined records of ``table`` to temporary files, and return their number.
+
+        Return None if there is no quarantine table. ``stack`` deletes the files.
+        """
+        spark = self._engine.spark()
         if self._writer.get_column_types(spark, self._quarantine_table) is None:
-            yield 0
-            return
+            return None
         self._prepare_columns(spark, self._quarantine_table, SCHEMA, TableLayout())
-        with stage_frame(
-            spark, self._staging_area, self._get_unloaded_records(spark, table)
-        ) as source:
-            self._staged = source
-            count = source.count()
-            if not count:  # records that an earlier replay loaded may still be there
-                self._rewrite(spark, source.drop(_POSITION))
-            yield count
+        records = self._get_unloaded_records(spark, table)
+        self._staged = stack.enter_context(stage_frame(spark, self._staging_area, records))
+        return self._staged.count()
 
     def records(self, schema_event: SchemaEvent) -> Iterator[Rows]:
         """Yield the quarantined records as events for the loader, in the order of their quarantine.
@@ -291,7 +307,7 @@ class ReplayWriter(BatchWriter):
         staying = [*self._unreadable, *positions]
         self._rewrite(spark, self._claim_records(spark, staying))
         outcome = super().write(replace(request, batches=(remaining,)))
-        self._remove(spark)
+        self._remove(self._engine.spark())
         return outcome
 
     @property

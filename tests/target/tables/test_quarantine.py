@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,7 @@ from target_spark.config.options import RunInfo
 from target_spark.errors import (
     QuarantineError,
     SchemaChangeError,
+    StorageError,
     TableOwnerError,
     UnsupportedError,
 )
@@ -138,6 +141,24 @@ def test_replay_without_a_quarantine_reports_it(parquet: Warehouse) -> None:
     assert (
         "the quarantine of table" in replay_quarantine(parquet, make_schema_event(TEXTS)).describe()
     )
+
+
+def test_storage_errors_are_retried_and_reported_when_the_quarantine_is_read(
+    parquet: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_unfit(parquet, schema("a", NUMBERS), record("a", id=1, n="one"))
+    read, failures = ReplayWriter._get_unloaded_records, [errno.EIO, errno.EACCES]
+
+    def fail(*given: Any) -> Any:
+        if not failures:
+            return read(*given)
+        number = failures.pop(0)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(ReplayWriter, "_get_unloaded_records", fail)
+    with pytest.raises(StorageError, match=r"^Table a__quarantine: .*Permission denied"):
+        again(parquet, described(TEXTS))
+    assert again(parquet, described(TEXTS)).loaded == 1
 
 
 def die(*_args: Any, **_kwargs: Any) -> None:

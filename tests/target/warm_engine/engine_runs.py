@@ -149,10 +149,10 @@ class EngineHome:
                 return pid
         return None
 
-    def keys(self, tables: str = "tables", stream: str = "a") -> list[int]:
+    def keys(self, tables: str = "tables", stream: str = "a", column: str = "id") -> list[int]:
         """Return the sorted keys of a Delta table."""
-        table = DeltaTable(str(self.folder / tables / stream)).to_pyarrow_table(columns=["id"])
-        return sorted(table["id"].to_pylist())
+        table = DeltaTable(str(self.folder / tables / stream)).to_pyarrow_table(columns=[column])
+        return sorted(table[column].to_pylist())
 
     def texts(self, tables: str = "tables", stream: str = "a") -> set[str]:
         """Return the texts in a Delta table."""

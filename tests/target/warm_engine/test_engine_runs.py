@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from target_spark import open_warehouse
+from tests.target.cli.test_target_cli import line
 from tests.target.warm_engine.engine_runs import (
     COMMAND,
     EngineHome,
@@ -109,6 +110,33 @@ def test_killed_engine_loses_no_row_and_repeats_none(home: EngineHome, victim: s
         assert "if it fails with this error, start it again" in errors
         assert home.load(keyed() + rows(len(keys) + 1, PARTS * ROWS)).returncode == 0
         assert home.keys() == list(range(1, PARTS * ROWS + 1))
+
+
+def test_replay_whose_engine_is_killed_loses_no_record_and_repeats_none(home: EngineHome) -> None:
+    numbers = keyed().replace(b'"string"', b'"integer"')
+    row = line({"type": "RECORD", "stream": "a", "record": {"id": 1, "text": 5}})
+    assert home.load(numbers + row + rows(2, 9), write_mode="append").returncode == 0
+    schema = home.folder / "schema.json"
+    schema.write_bytes(keyed())
+    arguments = ["replay", "a", "--schema", str(schema), "--config"]
+    arguments.append(home.config(write_mode="append"))
+    log = home.folder / "tables" / "a__quarantine" / "_delta_log"
+    earlier = len(list(log.glob("*.json")))
+    with subprocess.Popen(
+        [*COMMAND, *arguments], stderr=subprocess.PIPE, env=home.environment, cwd=home.folder
+    ) as process:
+        wait_until(lambda: len(list(log.glob("*.json"))) > earlier)
+        pid = home.jvm()
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        errors = process.communicate()[1].decode()
+    assert "The engine ended in the middle of the run" in errors
+    assert "Traceback" not in errors
+    if process.returncode:
+        done = home.call(*arguments)
+        assert done.returncode == 0, done.stderr.decode()
+    assert home.keys() == list(range(1, 10))
+    assert home.keys(stream="a__quarantine", column="raw") == []
 
 
 def test_killed_run_leaves_no_row_twice_for_the_next_run(home: EngineHome) -> None:
