@@ -323,22 +323,8 @@ class ReplayWriter(BatchWriter):
         stream's table. An additional column numbers the records in the order of their quarantine.
         """
         quarantined = self._writer.rows(spark, self._quarantine_table)
-        missing = {
-            name: F.lit(None).cast(ddl)
-            for name, ddl in SCHEMA.types.items()
-            if name not in quarantined.columns
-        }
-        quarantined = quarantined.withColumns(missing) if missing else quarantined
         marker = self._writer.get_last_metadata(spark, table)
-        loaded_by = (marker and marker.replay) or ""
-        waiting = quarantined.where(f"`replay` IS NULL OR `replay` <> '{loaded_by}'")
-        # A replay that failed before its commit may have quarantined records a second time.
-        failed = waiting.selectExpr("`replay` AS `run`").where("`run` IS NOT NULL").distinct()
-        waiting = waiting.join(failed, "run", "left_anti").select(*SCHEMA.types)
-        unclaimed = waiting.withColumn("replay", F.lit(None).cast("string"))
-        return unclaimed.orderBy(*map(quote, _ORDER)).withColumn(
-            _POSITION, F.monotonically_increasing_id()
-        )
+        return _select_unloaded(quarantined, (marker and marker.replay) or "")
 
     def _find_existing_keys(self, spark: SparkSession, request: CommitRequest) -> frozenset[int]:
         """Return the ordinals (positions in the input) of rows whose key is already in the table.
@@ -393,6 +379,24 @@ class ReplayWriter(BatchWriter):
             marker = self._make_marker(table, None)
             self._run_with_retries(table, lambda: self._writer.replace(table, staged, marker))
         self._tables[table.key].commits += 1
+
+
+def _select_unloaded(quarantined: DataFrame, loaded_by: str) -> DataFrame:
+    """Return the quarantined records that the replay ``loaded_by`` has not loaded, numbered."""
+    missing = {
+        name: F.lit(None).cast(ddl)
+        for name, ddl in SCHEMA.types.items()
+        if name not in quarantined.columns
+    }
+    quarantined = quarantined.withColumns(missing) if missing else quarantined
+    waiting = quarantined.where(f"`replay` IS NULL OR `replay` <> '{loaded_by}'")
+    # A replay that failed before its commit may have quarantined records a second time.
+    failed = waiting.selectExpr("`replay` AS `run`").where("`run` IS NOT NULL").distinct()
+    waiting = waiting.join(failed, "run", "left_anti").select(*SCHEMA.types)
+    unclaimed = waiting.withColumn("replay", F.lit(None).cast("string"))
+    return unclaimed.orderBy(*map(quote, _ORDER)).withColumn(
+        _POSITION, F.monotonically_increasing_id()
+    )
 
 
 def _decode_record(
