@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from target_spark.config.options import RunInfo
 from target_spark.errors import EngineLostError, JobLockError, TargetSparkError
@@ -37,6 +37,7 @@ _AnySession: TypeAlias = Session | ConnectSession | EngineSession
 """Type of the object that starts Spark or connects to it: a local Spark, a Spark Connect server, or
 an engine (a Spark that several runs use)."""
 
+_T = TypeVar("_T")
 _LOSS_SECONDS: Final = 10.0
 """Seconds to wait for an engine (a shared Spark) to end after the connection to it broke."""
 
@@ -48,11 +49,7 @@ def start_spark(
     settings: SparkSettings,
     *,
     run: RunInfo | None = None,
-    pass_fds: Sequence[int] = (),
-    on_jvm: Callable[[int], None] | None = None,
-    leftover_sessions: Sequence[str] = (),
-    on_sessions: Callable[[Sequence[str]], None] | None = None,
-    on_engine: Callable[[str | None], None] | None = None,
+    locks: Sequence[JobLock] = (),
     phases: Phases | None = None,
 ) -> _AnySession:
     """Start a local Spark, or connect to a Spark Connect server or an engine, in the background.
@@ -62,31 +59,43 @@ def start_spark(
     Args:
         settings: The Spark settings of the run. ``remote`` is the Spark Connect server, if any.
         run: The job and the id of the run, which an engine records; None for no job.
-        pass_fds: File descriptors that a local JVM inherits, such as the descriptor of a lock.
-        on_jvm: Function that is called with the process id of a local JVM.
-        leftover_sessions: Ids of sessions that a killed run left on the Spark Connect server. They
-            are ended first.
-        on_sessions: Function that is called whenever a session on the Spark Connect server begins
-            or ends, with the ids of the current sessions.
-        on_engine: Function that is called with the folder of the engine before the engine can
-            write, and with None when the run starts its own Spark instead.
+        locks: The locks of the job. A local JVM inherits their open files. The process id of the
+            JVM, the sessions on the Spark Connect server, and the folder of the engine are stored
+            in them before Spark can write.
         phases: Recorder of the run's phases, or None.
     """
     if settings.remote:
         return ConnectSession(
-            settings, leftover_sessions=leftover_sessions, on_sessions=on_sessions, phases=phases
+            settings,
+            leftover_sessions=[name for lock in locks for name in lock.leftover_sessions],
+            on_sessions=_record_in(locks, JobLock.record_sessions),
+            phases=phases,
         ).start()
+    open_files = [lock.fileno() for lock in locks]
+    on_jvm = _record_in(locks, JobLock.record_jvm)
     if looks_for_engine(settings):
         return EngineSession(
             settings,
             run=run.id if run else "",
             job=run.job if run else "",
-            locks=pass_fds,
+            locks=open_files,
             on_jvm=on_jvm,
-            on_engine=on_engine,
+            on_engine=_record_in(locks, JobLock.record_engine),
             phases=phases,
         ).start()
-    return Session(settings, pass_fds=pass_fds, on_jvm=on_jvm, phases=phases).start()
+    return Session(settings, pass_fds=open_files, on_jvm=on_jvm, phases=phases).start()
+
+
+def _record_in(
+    locks: Sequence[JobLock], record: Callable[[JobLock, _T], None]
+) -> Callable[[_T], None]:
+    """Return a function that calls ``record`` with each of the locks and its own argument."""
+
+    def record_fact(fact: _T) -> None:
+        for lock in locks:
+            record(lock, fact)
+
+    return record_fact
 
 
 class SparkProvider:
@@ -173,30 +182,10 @@ class SparkProvider:
         """Start Spark in the background unless it has been started, and return its session."""
         with self._starting:
             if self._session is None:
-                leftover = [name for lock in self._locks for name in lock.leftover_sessions]
                 self._session = start_spark(
-                    self._settings,
-                    run=self._run,
-                    pass_fds=[lock.fileno() for lock in self._locks],
-                    on_jvm=self._record_jvm,
-                    leftover_sessions=leftover,
-                    on_sessions=self._record_sessions,
-                    on_engine=self._record_engine,
-                    phases=self._phases,
+                    self._settings, run=self._run, locks=self._locks, phases=self._phases
                 )
             return self._session
-
-    def _record_jvm(self, pid: int) -> None:
-        for lock in self._locks:
-            lock.record_jvm(pid)
-
-    def _record_sessions(self, names: Sequence[str]) -> None:
-        for lock in self._locks:
-            lock.record_sessions(names)
-
-    def _record_engine(self, folder: str | None) -> None:
-        for lock in self._locks:
-            lock.record_engine(folder)
 
     def raise_if_engine_lost(self, error: BaseException) -> None:
         """Raise an error if the run's engine (shared Spark process) has ended.
