@@ -23,6 +23,7 @@ from weakref import WeakSet
 from target_spark.config import settings
 from target_spark.errors import TargetSparkError, UnsupportedError
 from target_spark.spark.session import Session, SparkSettings
+from target_spark.spark.spark_provider import find_failure
 from target_spark.storage.job_lock import JobLock, wait_for_orphaned_jvms
 from target_spark.storage.spool import open_spool_folder
 
@@ -86,7 +87,7 @@ class SharedSpark:
         except TargetSparkError:
             raise
         except Exception as error:
-            if (failure := session.find_failure(error)) is not None:
+            if (failure := find_failure(session, error)) is not None:
                 raise failure from error
             raise
         finally:

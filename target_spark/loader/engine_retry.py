@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from target_spark.spark.spark_provider import SparkProvider
-from target_spark.storage.commit_retry import FailureKind, classify_failure, retry_transient
+from target_spark.spark.spark_provider import SparkProvider, find_failure
+from target_spark.storage.commit_retry import retry_transient
 
 __all__ = ["retry_with_engine"]
 
 _T = TypeVar("_T")
-
-_DEATH_SECONDS: Final = 10.0
-"""Seconds to wait for the JVM to end after the connection to it broke."""
 
 
 def retry_with_engine(
@@ -50,21 +46,9 @@ def retry_with_engine(
             raise
 
     def check_engine(error: BaseException) -> None:
-        _raise_engine_failure(engine, error)
+        failure = find_failure(engine, error)
+        if failure is not None:
+            raise failure from error
         before_retry(error)
 
     return retry_transient(attempt, operation, check_engine, stopping)
-
-
-def _raise_engine_failure(engine: SparkProvider, error: BaseException) -> None:
-    """Raise an error that explains why the Spark process ended. Return if it still runs.
-
-    ``error`` is the failure of the work that used Spark. If it is a broken connection to the JVM,
-    first wait up to 10 seconds for the process to end.
-    """
-    is_jvm_lost = classify_failure(error) is FailureKind.JVM_LOST
-    end = time.monotonic() + (_DEATH_SECONDS if is_jvm_lost else 0)
-    while engine.failure is None and time.monotonic() < end:
-        time.sleep(_DEATH_SECONDS / 100)
-    if engine.failure is not None:
-        raise engine.failure from error

@@ -61,7 +61,6 @@ from target_spark.spark.jvm import (
 )
 from target_spark.spark.launch_files import launch_environment
 from target_spark.spark.py4j_logging import restore, silence_disconnects
-from target_spark.storage.commit_retry import FailureKind, classify_failure
 from target_spark.storage.shared_storage_check import check_shared
 from target_spark.storage.uris import to_spark_uri
 
@@ -543,17 +542,6 @@ class Session:
                 self._failure = SparkDiedError(_APPLICATION_ENDED)
         return self._failure
 
-    def find_failure(self, error: BaseException) -> TargetSparkError | None:
-        """Return the error that ended Spark, or None, after an operation on Spark raised ``error``.
-
-        If ``error`` is a broken connection, first wait up to ten seconds for the JVM's end: the
-        system closes the connections of a JVM some time before its process has ended.
-        """
-        has_jvm = self._get_process() is not None
-        if has_jvm and classify_failure(error) is FailureKind.JVM_LOST:
-            self._wait_for_jvm_exit()
-        return self.failure
-
     def stop(self) -> None:
         """Stop Spark and wait until its JVM has ended.
 
@@ -618,10 +606,8 @@ class Session:
 
         Unless this run is stopping the JVM, wait up to ten seconds for its end.
         """
-        return self._closing or self._wait_for_jvm_exit()
-
-    def _wait_for_jvm_exit(self) -> bool:
-        """Wait up to ten seconds for the end of the JVM; return True if it has ended."""
+        if self._closing:
+            return True
         try:
             self._get_process().wait(_DEATH_SECONDS)
         except subprocess.TimeoutExpired:

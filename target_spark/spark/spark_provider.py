@@ -7,6 +7,7 @@ background: writer threads that request a session wait for it, the input reader 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SparkProvider",
     "collect_garbage",
+    "find_failure",
     "make_lazy_session",
     "start_spark",
     "start_spark_on_demand",
@@ -39,7 +41,8 @@ an engine (a Spark that several runs use)."""
 
 _T = TypeVar("_T")
 _LOSS_SECONDS: Final = 10.0
-"""Seconds to wait for an engine (a shared Spark) to end after the connection to it broke."""
+"""Seconds to wait for a JVM or an engine (a shared Spark) to end after the connection to it
+broke."""
 
 _LEFTOVER_SECONDS: Final = 60.0
 """Maximum seconds to wait until the JVM of a killed engine (a shared Spark) has ended."""
@@ -312,6 +315,19 @@ def _wait_for_leftover_engine(lock: JobLock, job: str) -> None:
             f" again. (The engine's folder is {folder}.)"
         )
     lock.record_engine(None)
+
+
+def find_failure(spark: SparkProvider | Session, error: BaseException) -> TargetSparkError | None:
+    """Return the error that ended Spark, or None, after work that used Spark raised ``error``.
+
+    If ``error`` is a broken connection, first wait up to ten seconds for the JVM's end: the system
+    closes the connections of a JVM some time before its process has ended.
+    """
+    is_jvm_lost = classify_failure(error) is FailureKind.JVM_LOST
+    end = time.monotonic() + (_LOSS_SECONDS if is_jvm_lost else 0)
+    while (failure := spark.failure) is None and time.monotonic() < end:
+        time.sleep(_LOSS_SECONDS / 100)
+    return failure
 
 
 def collect_garbage(spark: SparkSession) -> None:

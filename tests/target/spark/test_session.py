@@ -28,7 +28,7 @@ from target_spark.spark.session import (
     check_java,
     plan_launch,
 )
-from target_spark.spark.spark_provider import start_spark
+from target_spark.spark.spark_provider import find_failure, start_spark
 from target_spark.storage.job_lock import JobLock
 from tests.ended_processes import wait_for_end
 
@@ -326,8 +326,8 @@ def test_end_of_the_jvm_is_found_although_its_connection_broke_first():
     code = "import time; time.sleep(0.5); raise SystemExit(7)"
     with subprocess.Popen([sys.executable, "-c", code]) as jvm:
         session._gateway, session._spark = SimpleNamespace(proc=jvm), object()
-        assert session.find_failure(ValueError("no broken connection")) is None
-        failure = session.find_failure(ConnectionResetError("the connection broke"))
+        assert find_failure(session, ValueError("no broken connection")) is None
+        failure = find_failure(session, ConnectionResetError("the connection broke"))
     assert isinstance(failure, SparkDiedError)
     assert "exit code 7" in str(failure)
 
