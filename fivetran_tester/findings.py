@@ -54,7 +54,9 @@ class Findings:
 
     def lines(self) -> Iterator[str]:
         """Yield the findings as lines of text, broken rules first, sorted by rule number."""
-        ranked = sorted(self._found, key=lambda one: (not one.is_violation, one.rule, one.what))
+        ranked = sorted(
+            self._found, key=lambda entry: (not entry.is_violation, entry.rule, entry.what)
+        )
         for finding in ranked:
             count = self._found[finding]
             times = f" ({count:,} times)" if count > 1 else ""

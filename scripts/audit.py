@@ -113,19 +113,21 @@ def audit_packages(program: str, feed: str, pins: Sequence[Pin]) -> Iterator[Fin
     """Yield the advisories that pip-audit finds for packages."""
     for part in _split_by_version(pins):
         for package in _run_pip_audit(program, feed, part):
-            for found in package.get("vulns", ()):
-                names = ", ".join([found["id"], *found.get("aliases", ())])
-                fixed = ", ".join(found.get("fix_versions", ())) or "no release"
-                what = f"{package['name']} {package['version']}"
-                yield Finding(what, names, f"{found['description'][:200]} (fixed in: {fixed})")
+            for advisory in package.get("vulns", ()):
+                names = ", ".join([advisory["id"], *advisory.get("aliases", ())])
+                fixed = ", ".join(advisory.get("fix_versions", ())) or "no release"
+                release = f"{package['name']} {package['version']}"
+                yield Finding(
+                    release, names, f"{advisory['description'][:200]} (fixed in: {fixed})"
+                )
 
 
 def audit_jars(feed: str, pins: Iterable[Pin]) -> Iterator[Finding]:
     """Yield the advisories that the feed has for jars."""
     for pin in pins:
-        for found in query_feed(feed, pin):
-            names = ", ".join([str(found["id"]), *found.get("aliases", ())])
-            summary = found.get("summary") or found.get("details") or "no description"
+        for advisory in query_feed(feed, pin):
+            names = ", ".join([str(advisory["id"]), *advisory.get("aliases", ())])
+            summary = advisory.get("summary") or advisory.get("details") or "no description"
             yield Finding(f"{pin.name} {pin.version}", names, str(summary)[:200])
 
 
@@ -136,7 +138,7 @@ def query_feed(feed: str, pin: Pin) -> list[dict]:
         FeedError: The feed cannot be reached, or its response is not one of OSV's API.
     """
     query = {"package": {"name": pin.name, "ecosystem": pin.ecosystem}, "version": pin.version}
-    found: list[dict] = []
+    advisories: list[dict] = []
     while True:
         try:
             answer = requests.post(feed, json=query, timeout=TIMEOUT_SECONDS, allow_redirects=False)
@@ -146,9 +148,9 @@ def query_feed(feed: str, pin: Pin) -> list[dict]:
             raise FeedError(f"{type(error).__name__}: {error}") from error
         if not isinstance(page, dict) or not isinstance(page.get("vulns", []), list):
             raise FeedError("its response is not one of OSV's API")
-        found += [entry for entry in page.get("vulns", []) if not entry.get("withdrawn")]
+        advisories += [entry for entry in page.get("vulns", []) if not entry.get("withdrawn")]
         if not page.get("next_page_token"):
-            return found
+            return advisories
         query["page_token"] = page["next_page_token"]
 
 
@@ -158,7 +160,7 @@ def _split_by_version(pins: Iterable[Pin]) -> Iterator[list[Pin]]:
     for pin in pins:
         versions.setdefault(pin.name, []).append(pin)
     for number in range(max(map(len, versions.values()), default=0)):
-        yield [found[number] for found in versions.values() if len(found) > number]
+        yield [releases[number] for releases in versions.values() if len(releases) > number]
 
 
 def _run_pip_audit(program: str, feed: str, pins: Iterable[Pin]) -> list[dict]:
@@ -166,18 +168,18 @@ def _run_pip_audit(program: str, feed: str, pins: Iterable[Pin]) -> list[dict]:
         # Markers are omitted, so that packages for other Python versions are looked up, too.
         file.writelines(f"{pin.name}=={pin.version}\n" for pin in pins)
         file.flush()
-        words = ["--requirement", file.name, "--no-deps", "--disable-pip", "--format", "json"]
+        arguments = ["--requirement", file.name, "--no-deps", "--disable-pip", "--format", "json"]
         service = ["--vulnerability-service", "osv", "--osv-url", feed]
-        done = subprocess.run(
-            [program, *words, *service, "--progress-spinner", "off"],
+        process = subprocess.run(
+            [program, *arguments, *service, "--progress-spinner", "off"],
             capture_output=True,
             text=True,
             check=False,
         )
     try:
-        return json.loads(done.stdout)["dependencies"]
+        return json.loads(process.stdout)["dependencies"]
     except (ValueError, KeyError) as error:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        last = (process.stderr.strip().splitlines() or ["no output"])[-1]
         raise FeedError(f"pip-audit: {last}") from error
 
 

@@ -63,22 +63,22 @@ def load(folder: Path, until: str, state: str) -> tuple[list[str], list[str]]:
             env={**os.environ, "PATH": path, "TERM": "xterm", "PYTHONPATH": str(ROOT)},
             start_new_session=True,
         )
-        shown = watch(session, process)
+        screen = watch(session, process)
     if process.returncode:
         sys.exit("\n".join(session.terminal.lines()))
-    return shown, session.terminal.lines()
+    return screen, session.terminal.lines()
 
 
 def watch(session: TerminalSession, process: subprocess.Popen[bytes]) -> list[str]:
     """Return the last screen whose progress line shows that rows are being read."""
-    shown: list[str] = []
+    last_screen: list[str] = []
     while process.poll() is None:
         with session.terminal.lock:
             screen = ["".join(row).rstrip() for row in session.terminal.screen]
-        if "rows read" in screen[-1] and (not shown or ", 0/s" not in screen[-1]):
-            shown = screen
+        if "rows read" in screen[-1] and (not last_screen or ", 0/s" not in screen[-1]):
+            last_screen = screen
         time.sleep(0.05)
-    return shown
+    return last_screen
 
 
 def draw_terminal(lines: list[str], title: str, path: Path) -> None:

@@ -161,12 +161,12 @@ def rewrite_links(markdown: str, page: str, repository: str) -> str:
         repository: The URL below which files of the repository are shown.
     """
     pages = {source: name for name, source in _FROM_ROOT.items()}
-    here = posixpath.dirname(_FROM_ROOT.get(page, f"docs/{page}"))
+    folder = posixpath.dirname(_FROM_ROOT.get(page, f"docs/{page}"))
 
     def rewrite(link: re.Match[str]) -> str:
         if link["code"]:
             return link[0]
-        target = posixpath.normpath(posixpath.join(here, link["address"]))
+        target = posixpath.normpath(posixpath.join(folder, link["address"]))
         if target in pages or target.startswith("docs/"):
             name = pages.get(target, target.removeprefix("docs/"))
             return link["begin"] + posixpath.relpath(name, posixpath.dirname(page) or ".")
@@ -206,18 +206,18 @@ def make_components_page() -> str:
         for name in names:
             cls = get_component_class(name)
             assert cls is not None  # noqa: S101  it is in the registry
-            described = package[f"{module.removeprefix('tap_core.')}.{name}"]
-            parts += [f"### {name}", *describe_component(cls, described)]
+            documented = package[f"{module.removeprefix('tap_core.')}.{name}"]
+            parts += [f"### {name}", *describe_component(cls, documented)]
     return "\n\n".join(parts) + "\n"
 
 
-def describe_component(cls: type, described: griffe.Object | griffe.Alias) -> Iterator[str]:
+def describe_component(cls: type, documented: griffe.Object | griffe.Alias) -> Iterator[str]:
     """Yield a component's description, the table of its options, and its options without effect."""
     summary = re.split(r"\n\n(?:Args|Attributes|Examples?|Raises):", inspect.getdoc(cls) or "")[0]
     yield summary
     plan = get_component_plan(cls)
-    found = _read_option_texts(described)
-    texts = {option: text for option, text in found.items() if option in plan.field_types}
+    all_texts = _read_option_texts(documented)
+    texts = {option: text for option, text in all_texts.items() if option in plan.field_types}
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     rows = []
     for option, shape in plan.field_types.items():
@@ -237,7 +237,7 @@ def describe_values(shape: FieldType) -> str:
     parts += [text for scalar, text in _SCALARS.items() if scalar in shape.scalars]
     parts += [_KINDS[shape.kind]] if shape.kind else []
     parts += ["any value"] if shape.is_any else []
-    parts += [text for one in shape.components for text in _describe_components(one)]
+    parts += [text for component in shape.components for text in _describe_components(component)]
     if shape.item is not None:
         parts.append(f"list of: {describe_values(shape.item)}")
     if shape.value is not None:
@@ -262,15 +262,15 @@ def _format_default(default: object) -> str:
     return f"`{json.dumps(default, default=str)}`".replace("|", "\\|") if is_plain else ""
 
 
-def _read_option_texts(described: griffe.Object | griffe.Alias) -> dict[str, str]:
+def _read_option_texts(documented: griffe.Object | griffe.Alias) -> dict[str, str]:
     """Return descriptions of options, from the class's docstring and those of its fields."""
-    found = {
+    texts = {
         name: member.docstring.value
-        for name, member in described.members.items()
+        for name, member in documented.members.items()
         if member.is_attribute and member.docstring
     }
-    sections = described.docstring.parse("google", warnings=False) if described.docstring else []
+    sections = documented.docstring.parse("google", warnings=False) if documented.docstring else []
     for section in sections:
         if section.kind is griffe.DocstringSectionKind.parameters:
-            found |= {one.name: one.description for one in section.value}
-    return {name: " ".join(text.split()).replace("|", "\\|") for name, text in found.items()}
+            texts |= {item.name: item.description for item in section.value}
+    return {name: " ".join(text.split()).replace("|", "\\|") for name, text in texts.items()}

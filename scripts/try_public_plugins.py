@@ -116,14 +116,14 @@ def make_environment(
         steps: Arguments of the calls of pip, one call per step.
         contents: Hash of a wheel among them; if it has changed, the environment is replaced.
     """
-    place = work / "environments" / name
-    stamp, wanted = place / ".ready", json.dumps([*map(list, steps), contents])
-    if not (stamp.exists() and stamp.read_text() == wanted):
-        subprocess.run([python, "-m", "venv", "--clear", str(place)], check=True)
+    folder = work / "environments" / name
+    stamp, content = folder / ".ready", json.dumps([*map(list, steps), contents])
+    if not (stamp.exists() and stamp.read_text() == content):
+        subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
         for step in steps:
-            subprocess.run([str(place / "bin" / "python"), *PIP, *step], check=True)
-        stamp.write_text(wanted)
-    return place / "bin"
+            subprocess.run([str(folder / "bin" / "python"), *PIP, *step], check=True)
+        stamp.write_text(content)
+    return folder / "bin"
 
 
 def install_plugin(plugin: Plugin, work: Path, wheel: Path) -> Path:
@@ -159,9 +159,9 @@ def build_wheel(work: Path) -> Path:
 
 def read_version(programs: Path, package: str) -> str:
     """Return the version of a package in an environment."""
-    places = [str(place) for place in programs.parent.glob("lib/python*/site-packages")]
-    [found] = metadata.distributions(name=package, path=places)
-    return found.version
+    folders = [str(folder) for folder in programs.parent.glob("lib/python*/site-packages")]
+    [distribution] = metadata.distributions(name=package, path=folders)
+    return distribution.version
 
 
 # ------------------------------------------------------------------------- runs
@@ -173,7 +173,7 @@ _NOW = re.compile(
 
 def mask(text: str) -> str:
     """Return a text in which times of today, which differ between runs, are replaced."""
-    return _NOW.sub(lambda found: "1" * 13 if found[0].isdigit() else "now", text)
+    return _NOW.sub(lambda match: "1" * 13 if match[0].isdigit() else "now", text)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Site:
         if ours:
             program = [str(self.programs / "tap-core"), "run", self.plugin.program]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [*program, *options],
                 input=stdin,
                 capture_output=True,
@@ -204,16 +204,16 @@ class Site:
             )
         except subprocess.TimeoutExpired:
             return Ended(1, "", f"it did not end within {SECONDS} seconds")
-        return Ended(done.returncode, self._mask(done.stdout), self._mask(done.stderr))
+        return Ended(process.returncode, self._mask(process.stdout), self._mask(process.stderr))
 
     def _mask(self, text: str) -> str:
-        places = {
+        names_by_path = {
             str(self.folder): "FOLDER",
             str(self.programs.parent): "ENVIRONMENT",
             self.server.url: "SERVER",
         }
-        for place, name in places.items():
-            text = text.replace(place, name)
+        for path, name in names_by_path.items():
+            text = text.replace(path, name)
         return mask(text)
 
     def write_config(self) -> str:
@@ -254,9 +254,9 @@ def answer_with(replies: Mapping[str, Any]) -> Callable[[ReceivedRequest], Reply
     The response for an unknown path is ``{}``.
     """
 
-    def answer(asked: ReceivedRequest) -> Reply:
-        body = replies.get(asked.path.partition("?")[0], {})
-        pages = {value for name in PAGES for value in asked.query.get(name, ())}
+    def answer(request: ReceivedRequest) -> Reply:
+        body = replies.get(request.path.partition("?")[0], {})
+        pages = {value for name in PAGES for value in request.query.get(name, ())}
         if pages - {"0", "1"}:
             body = _empty(body)
         kind = "application/xml" if isinstance(body, str) else "application/json"
@@ -267,7 +267,7 @@ def answer_with(replies: Mapping[str, Any]) -> Callable[[ReceivedRequest], Reply
 
 def _empty(body: Any) -> Any:
     if isinstance(body, dict):
-        return {name: [] if isinstance(one, list) else one for name, one in body.items()}
+        return {name: [] if isinstance(value, list) else value for name, value in body.items()}
     return type(body)()
 
 
@@ -275,11 +275,14 @@ def _empty(body: Any) -> Any:
 def try_tap(site: Site) -> Iterator[Step]:
     """Yield the runs of a tap."""
     config = ["--config", site.write_config()]
-    found = Step("discover", *(site.run(ours, *config, "--discover") for ours in (True, False)))
-    yield found
+    discovery = Step("discover", *(site.run(ours, *config, "--discover") for ours in (True, False)))
+    yield discovery
     if site.plugin.source:
         if site.plugin.is_selected:
-            config += ["--catalog", select_all(found.theirs.output, site.folder / "catalog.json")]
+            config += [
+                "--catalog",
+                select_all(discovery.theirs.output, site.folder / "catalog.json"),
+            ]
         yield Step("sync", *(site.run(ours, *config) for ours in (True, False)))
 
 
@@ -287,9 +290,9 @@ def select_all(catalog: str, path: Path) -> str:
     """Write a catalog with all streams selected and return its path."""
     document = json.loads(catalog)
     for entry in document["streams"]:
-        for one in entry["metadata"]:
-            if not one["breadcrumb"]:
-                one["metadata"]["selected"] = True
+        for item in entry["metadata"]:
+            if not item["breadcrumb"]:
+                item["metadata"]["selected"] = True
     path.write_text(json.dumps(document))
     return str(path)
 
@@ -314,7 +317,7 @@ def read_written(site: Site) -> Any:
             for row in site.database.run("SELECT * FROM cities ORDER BY id")
         ]
     if site.plugin.source == SERVER:
-        return [mask(asked.body.decode()) for asked in site.server.asked]
+        return [mask(request.body.decode()) for request in site.server.asked]
     files = sorted(path for path in site.folder.rglob("*") if path.is_file())
     return {
         str(path.relative_to(site.folder)): mask(path.read_text())
@@ -329,10 +332,10 @@ def try_target(plugin: Plugin, programs: Path, folder: Path) -> Step:
     ended: list[Ended] = []
     for ours in (True, False):
         with preparing(plugin, programs, folder) as site:
-            done = site.run(ours, "--config", site.write_config(), stdin=stdin)
-            written = {} if done.code else read_written(site)
-            output = {"written": written, "state": done.output.splitlines()[-1:]}
-            ended.append(Ended(done.code, json.dumps(output), done.errors))
+            result = site.run(ours, "--config", site.write_config(), stdin=stdin)
+            written = {} if result.code else read_written(site)
+            output = {"written": written, "state": result.output.splitlines()[-1:]}
+            ended.append(Ended(result.code, json.dumps(output), result.errors))
     return Step("load", *ended)
 
 
@@ -384,7 +387,7 @@ def try_manifests(manifests: Sequence[Manifest], work: Path) -> Iterator[Trial]:
     """Install all manifests in one environment and yield the trials of the given ones."""
     if not manifests:
         return
-    pins = [f"{one.package}=={one.version}" for one in MANIFESTS]
+    pins = [f"{published.package}=={published.version}" for published in MANIFESTS]
     steps = [("--no-deps", "--ignore-requires-python", *pins)]
     programs = make_environment(work, "manifests", sys.executable, steps)
     [site_packages] = programs.parent.glob("lib/python*/site-packages")
@@ -398,13 +401,13 @@ def try_manifest(manifest: Manifest, site_packages: Path, cdk: Path) -> Trial:
     [path] = site_packages.glob(f"{manifest.module}/manifest.yaml")
     runs = []
     for results in (run_tap_core(path), run_airbyte_cdk(path, cdk)):
-        code = max(one.code for one in results)
-        errors = "\n".join(error for one in results for error in one.errors)
-        kept = [
-            {"requests": one.requests, "records": one.records, "states": one.states}
-            for one in results
+        code = max(result.code for result in results)
+        errors = "\n".join(error for result in results for error in result.errors)
+        outputs = [
+            {"requests": result.requests, "records": result.records, "states": result.states}
+            for result in results
         ]
-        runs.append(Ended(code, json.dumps(kept), errors))
+        runs.append(Ended(code, json.dumps(outputs), errors))
     return Trial(manifest.package, manifest.version, steps=(Step("two syncs", *runs),))
 
 
@@ -426,7 +429,9 @@ def read_about(output: str) -> Any:
     return {
         "name": about["name"],
         "required": sorted(settings.get("required", [])),
-        "settings": {name: one for name, one in properties.items() if name not in BUILT_IN},
+        "settings": {
+            name: definition for name, definition in properties.items() if name not in BUILT_IN
+        },
     }
 
 
@@ -434,22 +439,22 @@ def read_catalog(output: str) -> Any:
     """Return the entries of a catalog by stream name."""
     entries = json.loads(output)["streams"]
     for entry in entries:
-        about = {"/".join(one["breadcrumb"]): one["metadata"] for one in entry["metadata"]}
+        about = {"/".join(item["breadcrumb"]): item["metadata"] for item in entry["metadata"]}
         entry["metadata"] = about
     return {entry["tap_stream_id"]: entry for entry in entries}
 
 
 def read_messages(output: str) -> Any:
     """Return the schemas, the records and the last state of a tap's output."""
-    found: dict[str, Any] = {"schemas": {}, "records": {}, "state": None}
+    results: dict[str, Any] = {"schemas": {}, "records": {}, "state": None}
     for message in map(json.loads, output.splitlines()):
         if message["type"] == "SCHEMA":
-            found["schemas"][message["stream"]] = message
+            results["schemas"][message["stream"]] = message
         elif message["type"] == "RECORD":
-            found["records"].setdefault(message["stream"], []).append(message["record"])
+            results["records"].setdefault(message["stream"], []).append(message["record"])
         elif message["type"] == "STATE":
-            found["state"] = message["value"]
-    return found
+            results["state"] = message["value"]
+    return results
 
 
 LATER = {
@@ -511,14 +516,14 @@ def compare(step: Step) -> list[str]:
         return [f"fails: {step.ours.reason}"]
     if step.theirs.code:
         return [f"runs, but fails on the other SDK: {step.theirs.reason}"]
-    ours, theirs = (READERS[step.name](one.output) for one in (step.ours, step.theirs))
+    ours, theirs = (READERS[step.name](result.output) for result in (step.ours, step.theirs))
     return list(find_differences(ours, theirs))
 
 
 def count_records(step: Step) -> int:
     """Return the number of records that the other SDK wrote or read in a step."""
     if step.name == "load":
-        return sum("record" in one for one in MESSAGES)
+        return sum("record" in message for message in MESSAGES)
     if step.name == "two syncs":
         runs = json.loads(step.theirs.output)
         return sum(len(rows) for run in runs for rows in run["records"].values())
@@ -527,36 +532,38 @@ def count_records(step: Step) -> int:
 
 def describe_steps(trial: Trial) -> str:
     """Return the names of the steps as text, without those that failed on both SDKs."""
-    words = []
+    descriptions = []
     for step in trial.steps:
         if step.theirs.code and step.ours.code:
             continue
         if step.name in {"about", "discover"} or step.theirs.code:
-            words.append(step.name)
+            descriptions.append(step.name)
         else:
             count = count_records(step)
-            words.append(f"{step.name} ({count} record{'' if count == 1 else 's'})")
-    return ", ".join(words)
+            descriptions.append(f"{step.name} ({count} record{'' if count == 1 else 's'})")
+    return ", ".join(descriptions)
 
 
 def judge(trial: Trial, item: Plugin | Manifest) -> str:
     """Return the verdict of a package."""
     if trial.problem:
         return f"not tried: {trial.problem}"
-    found = [(step.name, phrase) for step in trial.steps for phrase in compare(step)]
-    failures = [f"{phrase} ({name})" for name, phrase in found if phrase.startswith("fails: ")]
-    both = [step for step in trial.steps if step.ours.code and step.theirs.code]
-    notes = [f"{step.name} fails on both: {step.theirs.reason}" for step in both]
+    differences = [(step.name, phrase) for step in trial.steps for phrase in compare(step)]
+    failures = [
+        f"{phrase} ({name})" for name, phrase in differences if phrase.startswith("fails: ")
+    ]
+    failed_on_both = [step for step in trial.steps if step.ours.code and step.theirs.code]
+    notes = [f"{step.name} fails on both: {step.theirs.reason}" for step in failed_on_both]
     if isinstance(item, Plugin) and not item.source:
         notes.append(f"{'sync' if item.kind == 'tap' else 'load'} not tried: needs its service")
     if failures:
         verdict = failures[0]
-    elif found:
-        (name, phrase), more = found[0], len(found) - 1
-        verdict = f"same but {name}: {phrase}" + (f" and {more} more" if more else "")
+    elif differences:
+        (name, phrase), other_count = differences[0], len(differences) - 1
+        verdict = f"same but {name}: {phrase}" + (f" and {other_count} more" if other_count else "")
     else:
         verdict = "same"
-    compared = [verdict] if len(both) < len(trial.steps) else []
+    compared = [verdict] if len(failed_on_both) < len(trial.steps) else []
     return "; ".join([*compared, *notes])
 
 
@@ -614,11 +621,16 @@ def read_trials(work: Path) -> dict[str, Trial]:
     """Return the stored trials by package."""
     trials = {}
     for path in sorted((work / "trials").glob("*.json")):
-        kept = json.loads(path.read_text())
+        document = json.loads(path.read_text())
         steps = tuple(
-            Step(one["name"], Ended(**one["ours"]), Ended(**one["theirs"])) for one in kept["steps"]
+            Step(
+                step_document["name"],
+                Ended(**step_document["ours"]),
+                Ended(**step_document["theirs"]),
+            )
+            for step_document in document["steps"]
         )
-        trials[kept["package"]] = Trial(**{**kept, "steps": steps})
+        trials[document["package"]] = Trial(**{**document, "steps": steps})
     return trials
 
 
@@ -633,12 +645,12 @@ def write_page(trials: Mapping[str, Trial]) -> None:
         trial = trials.get(item.package)
         if trial is None or trial.version != item.version:
             trial = Trial(item.package, item.version, problem="not run at this version yet")
-        ran, verdict = describe_steps(trial), judge(trial, item)
+        description, verdict = describe_steps(trial), judge(trial, item)
         if isinstance(item, Plugin):
-            cells = (item.package, item.version, item.kind, trial.sdk, ran, verdict)
+            cells = (item.package, item.version, item.kind, trial.sdk, description, verdict)
             plugins.append(f"| {' | '.join(cells)} |")
         else:
-            manifests.append(f"| {item.package} | {item.version} | {ran} | {verdict} |")
+            manifests.append(f"| {item.package} | {item.version} | {description} | {verdict} |")
     PAGE.write_text(
         HEAD.format(
             run=describe_run(),
@@ -653,18 +665,18 @@ def describe_run() -> str:
     """Return the date of the run, the versions and the kind of machine."""
     project = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     version = project[1] if project else ""
-    newer = sorted({one.python for one in PLUGINS if one.python})
-    others = f" ({' or '.join(newer)} where a package needs it)" if newer else ""
+    newer = sorted({plugin.python for plugin in PLUGINS if plugin.python})
+    other_versions = f" ({' or '.join(newer)} where a package needs it)" if newer else ""
     machine = f"{platform.system()} {platform.machine()} with {os.cpu_count()} processors"
     return (
         f"Last run: {dt.datetime.now(dt.timezone.utc):%Y-%m-%d}, with tap-core-sdk {version},"
-        f" Python {platform.python_version()}{others}, on {machine}."
+        f" Python {platform.python_version()}{other_versions}, on {machine}."
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the selected packages and write the page."""
-    listed = [one.package for one in (*PLUGINS, *MANIFESTS)]
+    listed = [item.package for item in (*PLUGINS, *MANIFESTS)]
     parser = argparse.ArgumentParser(description="Run public plugins and write docs/tried.md.")
     parser.add_argument("--work", type=Path, required=True, help="folder for environments")
     parser.add_argument(
@@ -675,12 +687,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"not in scripts/public_plugins.py: {', '.join(unknown)}")
     work: Path = options.work.resolve()
     (work / "trials").mkdir(parents=True, exist_ok=True)
-    plugins = [one for one in PLUGINS if one.package in options.only]
-    manifests = [one for one in MANIFESTS if one.package in options.only]
+    plugins = [item for item in PLUGINS if item.package in options.only]
+    manifests = [item for item in MANIFESTS if item.package in options.only]
     for trial in chain(try_plugins(plugins, work), try_manifests(manifests, work)):
         print(f"{trial.package}: {describe_steps(trial) or trial.problem}", flush=True)
-        kept = work / "trials" / f"{trial.package}.json"
-        kept.write_text(json.dumps(asdict(trial), indent=1))
+        trial_file = work / "trials" / f"{trial.package}.json"
+        trial_file.write_text(json.dumps(asdict(trial), indent=1))
     write_page(read_trials(work))
     return 0
 

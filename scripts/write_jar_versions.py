@@ -93,7 +93,7 @@ def fetch_hashes(library: Library) -> Iterator[tuple[str, str]]:
             )
 
 
-def render(found: dict[str, str]) -> str:
+def render(hashes: dict[str, str]) -> str:
     """Return the source code of the module, with hashes by Maven coordinates."""
     lines = ["ARTIFACTS: Mapping[tuple[str, str], tuple[str, ...]] = {"]
     for (form, line), names in list_artifacts().items():
@@ -111,7 +111,9 @@ def render(found: dict[str, str]) -> str:
         "",
     ]
     lines += ["HADOOP_AWS: Mapping[str, tuple[str, str]] = {"]
-    lines += [f'    "{line}": ("{one}", "{two}"),' for line, (one, two) in HADOOP_AWS.items()]
+    lines += [
+        f'    "{line}": ("{first}", "{second}"),' for line, (first, second) in HADOOP_AWS.items()
+    ]
     lines += [
         "}",
         '"""Versions of Hadoop and of Amazon\'s SDK, by minor version of Spark.',
@@ -123,7 +125,7 @@ def render(found: dict[str, str]) -> str:
     ]
     lines += ["SHA256: Mapping[str, str] = {"]
     lines += [
-        f'    "{name}": (\n        "{digest}"\n    ),' for name, digest in sorted(found.items())
+        f'    "{name}": (\n        "{digest}"\n    ),' for name, digest in sorted(hashes.items())
     ]
     lines += ["}", '"""SHA-256 of each jar in hexadecimal, by its Maven coordinates."""', ""]
     return HEAD + "\n".join(lines)
@@ -134,10 +136,10 @@ def main() -> None:
     libraries = [*map(format_library, list_artifacts().values())]
     libraries += [s3_library(*releases) for releases in HADOOP_AWS.values()]
     libraries += [azure_library(hadoop) for hadoop, _ in HADOOP_AWS.values()]
-    found = {name: digest for library in libraries for name, digest in fetch_hashes(library)}
-    OUTPUT.write_text(render(found), encoding="utf-8")
+    hashes = {name: digest for library in libraries for name, digest in fetch_hashes(library)}
+    OUTPUT.write_text(render(hashes), encoding="utf-8")
     subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(OUTPUT)], check=True)
-    print(f"{OUTPUT}: {len(found)} jars")
+    print(f"{OUTPUT}: {len(hashes)} jars")
 
 
 if __name__ == "__main__":

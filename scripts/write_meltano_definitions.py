@@ -37,11 +37,13 @@ def define(plugin: type[PluginBase], names: tuple[str, ...] = ()) -> dict[str, A
     """Return the definition of a plugin with the settings ``names``, or with all settings."""
     definition = define_meltano_plugin(plugin._get_about_info())  # noqa: SLF001
     left_out = {"docs", "pip_url", "variant"}
-    found = {key: value for key, value in definition.items() if key not in left_out}
+    document = {key: value for key, value in definition.items() if key not in left_out}
     if names:
-        found["settings"] = [each for each in found["settings"] if each["name"] in names]
-        found.pop("settings_group_validation", None)
-    return found
+        document["settings"] = [
+            setting for setting in document["settings"] if setting["name"] in names
+        ]
+        document.pop("settings_group_validation", None)
+    return document
 
 
 def render(path: Path) -> str:

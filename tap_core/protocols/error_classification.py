@@ -160,8 +160,8 @@ def summarize_error(
     if kind == TRANSIENT:
         return f"The {system} is temporarily unavailable: try again later. {text}"
     if kind == SYSTEM and not is_known_error(error):
-        described = f"{name}: {message}" if message else name
-        return f"Internal error, not caused by the configuration: {described}"
+        message_text = f"{name}: {message}" if message else name
+        return f"Internal error, not caused by the configuration: {message_text}"
     return text
 
 

@@ -124,19 +124,19 @@ def table_owner_error(table: Table, owner: str, job: str) -> TableOwnerError:
     )
 
 
-def table_moved_error(table: Table, expected: CommitMetadata, found: CommitMetadata) -> TableError:
+def table_moved_error(table: Table, expected: CommitMetadata, newest: CommitMetadata) -> TableError:
     """Return the error for a table whose newest metadata changed after the start of the run.
 
     Args:
         table: The table.
         expected: The table's metadata at the start of the run, or `NO_METADATA`.
-        found: The newest metadata in the table that another run has stored, or `NO_METADATA`.
+        newest: The newest metadata in the table that another run has stored, or `NO_METADATA`.
     """
     return TableError(
         f"Table {table.name} ({table.key}) is not as this run found it: the newest commit of"
         f" target-spark in it was {_describe_commit(expected)}, and is now"
-        f" {_describe_commit(found)}. Another run of the job has loaded the table meanwhile, or the"
-        " table was removed, or restored to an earlier version. No state that covers rows after"
+        f" {_describe_commit(newest)}. Another run of the job has loaded the table meanwhile, or"
+        " the table was removed, or restored to an earlier version. No state that covers rows after"
         " these commits is emitted. Let only one run of the job be active; if two have loaded the"
         " same rows, restore the version before them. Then start again: target-spark run resumes by"
         " itself, other runs from the state that target-spark last-state prints."

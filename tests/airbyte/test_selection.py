@@ -381,7 +381,7 @@ DISCOVERED = build_catalog(TAP.streams)["streams"]
             st.sets(st.sampled_from(["id", "at", "name", "home", "pets", "gone"])),
         ),
         max_size=4,
-        unique_by=lambda one: one[0]["name"],
+        unique_by=lambda pair: pair[0]["name"],
     )
 )
 def test_catalog_selects_exactly_the_configured_streams_and_fields(streams: Any) -> None:

@@ -178,10 +178,10 @@ def test_create_for_stream_still_works_with_a_deprecation_warning(kind, argument
 
 
 class Counted:
-    made = 0
+    created_count = 0
 
     def __init__(self, value=None):
-        type(self).made += 1
+        type(self).created_count += 1
         self.value = value
 
 
@@ -214,7 +214,7 @@ def test_concurrent_threads_get_the_same_singleton():
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert (len(instances), len(set(map(id, instances))), single.made) == (8, 1, 1)
+    assert (len(instances), len(set(map(id, instances))), single.created_count) == (8, 1, 1)
 
 
 # Any URL

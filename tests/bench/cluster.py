@@ -186,14 +186,16 @@ def hundred_executors(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     for name, workload in simulation.variants():
         table = simulation.format_table(workload, costs)
         print(f"{name}: {workload}", *table, sep="\n", file=sys.stderr)
-        one, many = (simulation.simulate(workload, costs, count).wall for count in (1, EXECUTORS))
+        single, many = (
+            simulation.simulate(workload, costs, count).wall for count in (1, EXECUTORS)
+        )
         is_main = workload == simulation.WORKLOAD
         title = f"cluster, {workload.work_units:,} work units of {workload.records:,} records"
         title += f" on {EXECUTORS} executors, simulated with measured costs"
         if not is_main:
             title += f": {name}"
         limit = 0.8 * EXECUTORS if is_main else None
-        yield Row(title, "one executor", many, one, "times less", limit, "wall s")
+        yield Row(title, "one executor", many, single, "times less", limit, "wall s")
 
 
 def _measure_costs(cluster: Cluster, records: int) -> simulation.Costs:

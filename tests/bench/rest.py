@@ -60,9 +60,9 @@ def parallel(folder: Path, records: int, rounds: int) -> Iterator[Row]:
                 started = time.monotonic()
                 run(program)
                 walls[threads].append(time.monotonic() - started)
-        one, eight = (median(walls[threads]) for threads in (1, 8))
+        single, eight = (median(walls[threads]) for threads in (1, 8))
         title = "8 partitions of slow pages, 8 threads"
-        yield Row(title, "one thread", eight, one, "times less", 6, "wall s")
+        yield Row(title, "one thread", eight, single, "times less", 6, "wall s")
 
 
 def _sort_by_id(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -139,7 +139,7 @@ class Faulty(Stream):
         """Yield the rows after the bookmark, without its own row, so that no row is read twice."""
         start = self.get_starting_timestamp(context) if self.replication_key == "at" else None
         first = start.strftime(_FORM) if start else ""
-        for row in self.made(list(self.numbers()), str(context)):
+        for row in self.make_rows(list(self.numbers()), str(context)):
             if row["at"] > first:
                 time.sleep(float(self.config["pause"]))
                 yield row
@@ -149,7 +149,7 @@ class Faulty(Stream):
         for day in range(self.config["day"], 0, -1):
             yield from range(day * 1000, day * 1000 + self.config["rows"])
 
-    def made(self, numbers: Iterable[int], where: str) -> Iterator[Record]:
+    def make_rows(self, numbers: Iterable[int], where: str) -> Iterator[Record]:
         """Yield a row for each number."""
         for number in numbers:
             yield {
@@ -241,7 +241,7 @@ class Journal(Faulty):
     def rows(self, context: Context | None) -> Iterator[Record]:
         """Yield the rows after the bookmark."""
         first = self.get_starting_replication_key_value(context) or 0
-        for row in self.made(sorted(self.numbers()), "journal"):
+        for row in self.make_rows(sorted(self.numbers()), "journal"):
             if row["id"] > first:
                 time.sleep(float(self.config["pause"]))
                 yield row
@@ -295,7 +295,9 @@ class Readings(RESTStream, Faulty):
         """Yield the rows of one window."""
         assert self.stream_interval is not None
         first, last = self.stream_interval.start_time, self.stream_interval.end_time
-        rows = (row for row in self.made(self.numbers(), "window") if first <= row["at"] <= last)
+        rows = (
+            row for row in self.make_rows(self.numbers(), "window") if first <= row["at"] <= last
+        )
         return self.faults.reading(self.name, first[:10], self._slowly(rows))
 
     def _slowly(self, rows: Iterable[Record]) -> Iterator[Record]:

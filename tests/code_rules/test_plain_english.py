@@ -33,6 +33,9 @@ DIALECT = re.compile(
 )
 """Phrases that this project once used instead of standard terms."""
 
+UNCLEAR_NAMES = {"asked", "found", "made", "noted", "one", "told"}
+"""Names of values that do not say what the value is."""
+
 SINGER_SDK_NAMES = {"handle_all_of", "handle_one_of"}
 """Hooks of singer_sdk's OpenAPI normalizer, which authors override by these names."""
 
@@ -83,6 +86,15 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
             yield node
 
 
+def local_names(function: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each parameter and each assigned variable of a function."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+
+
 def test_docstrings_do_not_begin_with_a_question_word() -> None:
     faults, total = [], 0
     for module in [*MODULES, *OTHER_MODULES]:
@@ -109,6 +121,18 @@ def test_functions_are_verb_phrases() -> None:
             for module in [*MODULES, *OTHER_MODULES]
             for node in functions(module)
             if node.name.endswith("_of") and node.name not in SINGER_SDK_NAMES
+        ]
+    )
+
+
+def test_values_in_functions_have_names_that_say_what_they_are() -> None:
+    assert_empty(
+        [
+            f"{module.name}:{line}: {name}"
+            for module in [*MODULES, *OTHER_MODULES, *read_modules(packages=("tests",))]
+            for function in functions(module)
+            for line, name in local_names(function)
+            if name in UNCLEAR_NAMES
         ]
     )
 

@@ -32,13 +32,13 @@ class Readers:
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.lines = SpoolOutput(None if folder is None else str(folder))
-        self.found: dict[int, bytes] = defaultdict(bytes)
+        self.blocks: dict[int, bytes] = defaultdict(bytes)
 
     def leave(self) -> None:
         """Collect the blocks as a task does at the end of a part."""
         for stream, block in self.lines.take_blocks():
             assert block.endswith(b"\n")
-            self.found[stream] += block
+            self.blocks[stream] += block
 
     def end(self) -> dict[int, bytes]:
         """End the task successfully and return the published lines per stream."""
@@ -53,8 +53,8 @@ class Readers:
             )
             for stream in written_streams:
                 (file,) = self.folder.glob(f"stream={stream}/[!.]*")
-                self.found[stream] = file.read_bytes()
-        return {stream: data for stream, data in self.found.items() if data}
+                self.blocks[stream] = file.read_bytes()
+        return {stream: data for stream, data in self.blocks.items() if data}
 
 
 @pytest.fixture(params=["folder", "blocks"])

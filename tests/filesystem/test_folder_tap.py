@@ -190,10 +190,12 @@ def test_list_with_urls_outside_of_the_folder_is_an_error(folder, monkeypatch):
 
 def test_http_folder_keeps_to_its_host(monkeypatch):
     """SEC25: a redirect of the server leads to no other host."""
-    made = {}
-    monkeypatch.setattr("fsspec.implementations.dirfs.DirFileSystem", lambda **by: made.update(by))
+    arguments = {}
+    monkeypatch.setattr(
+        "fsspec.implementations.dirfs.DirFileSystem", lambda **kwargs: arguments.update(kwargs)
+    )
     _open_folder("http", "http://example.com/data", {})
-    assert made["target_options"].keys() == {"get_client"}
+    assert arguments["target_options"].keys() == {"get_client"}
 
 
 def test_file_system_without_modification_times_reads_every_file(folder, caplog):

@@ -46,10 +46,12 @@ def test_connection_settings_are_arguments_of_their_own():
 
 
 def test_folder_tap_passes_the_arguments(monkeypatch):
-    made = {}
-    monkeypatch.setattr("fsspec.implementations.dirfs.DirFileSystem", lambda **by: made.update(by))
+    arguments = {}
+    monkeypatch.setattr(
+        "fsspec.implementations.dirfs.DirFileSystem", lambda **kwargs: arguments.update(kwargs)
+    )
     _open_folder("sftp", "/d", {"host": "h", "ssh_kwargs": {"port": 22}})
-    assert made["target_options"] == {"host": "h", "port": 22}
+    assert arguments["target_options"] == {"host": "h", "port": 22}
 
 
 @pytest.mark.parametrize("name", ["Ed25519Key", "ECDSAKey", "RSAKey"])

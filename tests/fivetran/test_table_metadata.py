@@ -28,7 +28,7 @@ def columns(draw: st.DrawFn) -> DestinationColumn:
 
 
 SHAPES = st.lists(columns(), min_size=1, max_size=6, unique_by=lambda c: c.column).map(
-    lambda found: FivetranSchema(tuple(found))
+    lambda columns: FivetranSchema(tuple(columns))
 )
 
 

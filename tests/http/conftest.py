@@ -35,11 +35,11 @@ class Users(RESTStream):
     def request_decorator(self, func):
         decorated = super().request_decorator(func)
 
-        def noted(*args: Any) -> Any:
+        def call(*args: Any) -> Any:
             with patch("backoff._sync.time.sleep", self.waits.append):
                 return decorated(*args)
 
-        return noted
+        return call
 
     @property
     def waits(self) -> list[float]:

@@ -142,14 +142,14 @@ def test_json_that_needs_too_much_memory_when_parsed_is_rejected(document):
     """The memory of the parsed document is estimated from its brackets and commas first."""
     body = (document[0] + document[1:] * 5_000 + "0]").encode()
     for read in (JSONResponse.json, lambda answer: answer.read(lambda: None)):
-        answer = made(body, 100_000)
+        answer = make_json_response(body, 100_000)
         with pytest.raises(ResponseTooLargeError, match="raise max_response_bytes"):
             read(answer)
-    assert len(made(body, 10_000_000).json()) > 5_000
-    assert len(made(body, None).json()) > 5_000
+    assert len(make_json_response(body, 10_000_000).json()) > 5_000
+    assert len(make_json_response(body, None).json()) > 5_000
 
 
-def made(body: bytes, max_bytes: int | None) -> Any:
+def make_json_response(body: bytes, max_bytes: int | None) -> Any:
     response = requests.Response()
     response.status_code, response.raw = 200, io.BytesIO(body)
     return JSONResponse.of(response, max_bytes)
@@ -158,7 +158,7 @@ def made(body: bytes, max_bytes: int | None) -> Any:
 def test_ordinary_records_may_use_half_of_the_size_limit():
     record = b'{"id":123456,"name":"John Smith","email":"j@example.com","when":"2024-01-01"},'
     body = b"[" + record * 6_000 + b"{}]"
-    assert len(made(body, 2 * len(body)).json()) == 6_001
+    assert len(make_json_response(body, 2 * len(body)).json()) == 6_001
 
 
 def test_download_has_its_own_larger_limit_and_stays_on_disk(server):
@@ -182,7 +182,7 @@ def test_body_is_read_from_the_connection_once():
     response = requests.Response()
     read_body(response, ResponseLimits())
     assert response.content is None
-    response = made(b"x" * 10, None)
+    response = make_json_response(b"x" * 10, None)
     read_body(response, ResponseLimits())
     read_body(response, ResponseLimits(1))
     assert response.content == b"x" * 10

@@ -20,10 +20,10 @@ DEEP, DIGITS, EXPONENT = "[" * 200_000, f"[{'9' * 100_000}]", "[1e99999999999999
 
 
 def make_reply(body: bytes | str) -> object:
-    def found(request: ReceivedRequest) -> Reply:
+    def reply(request: ReceivedRequest) -> Reply:
         return Reply('{"data": [{"id": 7}]}') if request.path == "/good" else Reply(body)
 
-    return found
+    return reply
 
 
 @pytest.mark.parametrize(

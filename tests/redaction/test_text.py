@@ -37,7 +37,7 @@ def _in_capitals(match: re.Match[str]) -> str:
     [
         str,
         lambda text: quote(text, safe=""),
-        lambda text: re.sub("%..", lambda found: found[0].lower(), quote(text, safe="")),
+        lambda text: re.sub("%..", lambda match: match[0].lower(), quote(text, safe="")),
         quote_plus,
         lambda text: quote(quote(text, safe=""), safe=""),
         requote_uri,

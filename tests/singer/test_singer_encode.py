@@ -236,7 +236,9 @@ def test_message_is_encoded_like_format_message(message):
 
 
 @pytest.mark.parametrize(
-    "message", [MESSAGES[0], *MESSAGES[2:4], MESSAGES[5]], ids=lambda one: type(one).__name__
+    "message",
+    [MESSAGES[0], *MESSAGES[2:4], MESSAGES[5]],
+    ids=lambda message: type(message).__name__,
 )
 def test_message_round_trips_through_an_event(message):
     [result] = to_messages(to_event(message, lambda record: record))

@@ -106,19 +106,19 @@ def test_connector_without_a_url_names_the_missing_setting():
 
 def test_dialect_without_json_support_gets_an_engine():
     class Plain(SQLConnector):
-        made: list[dict[str, object]] = []
+        calls: list[dict[str, object]] = []
 
     real = sa.create_engine
 
     def create(*args, **kwargs):
-        Plain.made.append(kwargs)
+        Plain.calls.append(kwargs)
         if "json_serializer" in kwargs:
             raise TypeError("Invalid argument(s) 'json_serializer'")
         return real(*args, **kwargs)
 
     with mock.patch.object(sa, "create_engine", create):
         assert Plain({"sqlalchemy_url": "sqlite://"})._engine.dialect.name == "sqlite"
-    assert len(Plain.made) == 2
+    assert len(Plain.calls) == 2
 
 
 def test_json_columns_keep_every_digit():

@@ -88,12 +88,12 @@ def conformed(name):
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     inputs = json.loads((folder / "cases.json").read_text())
-    found = {"cases": {}, "names": {name: conformed(name) for name in inputs["names"]}}
+    results = {"cases": {}, "names": {name: conformed(name) for name in inputs["names"]}}
     for name, case in inputs["cases"].items():
         path = folder / f"{name}.db"
         ends = [run(path, lines, case.get("config", {})) for lines in case["runs"]]
-        found["cases"][name] = {"ends": ends, "content": content(path)}
+        results["cases"][name] = {"ends": ends, "content": content(path)}
     about = json.loads(json.dumps(FileTarget._get_about_info().settings))
-    found["settings"] = sorted(about["properties"])
-    found["capabilities"] = sorted(each.value for each in FileTarget.capabilities)
-    (folder / "found.json").write_text(json.dumps(found, default=str))
+    results["settings"] = sorted(about["properties"])
+    results["capabilities"] = sorted(each.value for each in FileTarget.capabilities)
+    (folder / "results.json").write_text(json.dumps(results, default=str))

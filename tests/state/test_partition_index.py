@@ -35,10 +35,10 @@ CONTEXTS = st.dictionaries(st.sampled_from("abc"), VALUES, min_size=1, max_size=
 
 
 @given(CONTEXTS, CONTEXTS)
-def test_contexts_are_equal_if_python_compares_them_equal(one, other) -> None:
-    assert (freeze_context(one) == freeze_context(other)) == (one == other)
-    assert freeze_context(types.MappingProxyType(one)) == freeze_context(
-        dict(reversed(one.items()))
+def test_contexts_are_equal_if_python_compares_them_equal(first, other) -> None:
+    assert (freeze_context(first) == freeze_context(other)) == (first == other)
+    assert freeze_context(types.MappingProxyType(first)) == freeze_context(
+        dict(reversed(first.items()))
     )
 
 

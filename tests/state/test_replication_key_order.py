@@ -50,11 +50,11 @@ def write_instant(draw, moment: dt.datetime) -> object:
 
 
 @given(st.data(), MOMENTS, MOMENTS)
-def test_datetimes_are_compared_as_instants_in_any_format(data, one, other) -> None:
+def test_datetimes_are_compared_as_instants_in_any_format(data, first, other) -> None:
     order = make_comparator(INSTANT)
-    left, right = data.draw(write_instant(one)), data.draw(write_instant(other))
-    assert order.newer_or_equal(left, right) == (one >= other)
-    assert order.minimum(left, right) is (left if one <= other else right)
+    left, right = data.draw(write_instant(first)), data.draw(write_instant(other))
+    assert order.newer_or_equal(left, right) == (first >= other)
+    assert order.minimum(left, right) is (left if first <= other else right)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_checkpoint_encodes_only_what_changed(partitions, monkeypatch) -> None:
 def test_cost_of_encoding_grows_linearly_with_the_partitions(monkeypatch) -> None:
     encoded_bytes = count_encoded_bytes(monkeypatch)
 
-    def made(partitions: int) -> int:
+    def count_bytes(partitions: int) -> int:
         before, document = encoded_bytes(), StateDocument({})
         for i in range(partitions):
             document.change("s", {"id": i})["replication_key_value"] = i
@@ -150,7 +150,7 @@ def test_cost_of_encoding_grows_linearly_with_the_partitions(monkeypatch) -> Non
                 document.encode()
         return encoded_bytes() - before
 
-    assert made(2_000) <= 11 * made(200)
+    assert count_bytes(2_000) <= 11 * count_bytes(200)
 
 
 def test_shared_dict_is_encoded_each_time_until_it_is_unshared(monkeypatch) -> None:

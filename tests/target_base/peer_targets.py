@@ -176,5 +176,5 @@ def run(case, folder):
 if __name__ == "__main__":
     root = Path(sys.argv[1])
     cases = json.loads((root / "cases.json").read_text())
-    found = {name: run(case, root / name) for name, case in cases.items()}
-    (root / "found.json").write_text(json.dumps(found))
+    results = {name: run(case, root / name) for name, case in cases.items()}
+    (root / "results.json").write_text(json.dumps(results))

@@ -298,7 +298,12 @@ class _LogDecoder:
         is_deferrable = _check_table(stream, relation)
         if stream.add_columns(column.name for column in relation.columns):
             yield SchemaUpdate(stream.name)
-        readers = stream.make_value_readers({one.name: one.type_oid for one in relation.columns})
+        readers = stream.make_value_readers(
+            {
+                described_column.name: described_column.type_oid
+                for described_column in relation.columns
+            }
+        )
         columns = {
             column.name: (index, column.name, readers[column.name])
             for index, column in enumerate(relation.columns)

@@ -132,8 +132,8 @@ class PostgresConnector(SQLConnector):
 
     def get_schema_names(self, engine: sa.Engine, inspected: sa.Inspector) -> list[str]:
         """Return the schemas in `filter_schemas`, by default all except the system's schemas."""
-        if wanted := self.config.get("filter_schemas"):
-            return list(wanted)
+        if configured := self.config.get("filter_schemas"):
+            return list(configured)
         names = super().get_schema_names(engine, inspected)
         return [name for name in names if name != "information_schema"]
 

@@ -224,13 +224,13 @@ def parse_configured_catalog(text: str | bytes, source: str) -> ConfiguredCatalo
 
 def _parse_document(text: str | bytes, source: str) -> JsonNode:
     try:
-        whole = parse(text, f"Catalog '{source}'", CatalogFileError)
+        content = parse(text, f"Catalog '{source}'", CatalogFileError)
     except CatalogFileError:
         document = next(_find_catalogs(text, source), None)
         if document is None:
             raise
         return document
-    return whole.child("catalog") if _is_message(whole) else whole
+    return content.child("catalog") if _is_message(content) else content
 
 
 def _find_catalogs(text: str | bytes, source: str) -> Iterator[JsonNode]:

@@ -101,7 +101,9 @@ class AirbyteCommand(Command):
         if param is None or not param.required:
             return str(error.format_message())
         missing = [
-            each.opts[0] for each in self.params if each.required and each.name not in ctx.params
+            parameter.opts[0]
+            for parameter in self.params
+            if parameter.required and parameter.name not in ctx.params
         ]
         return f"'{self.name}' needs {', '.join(missing)}. {self._usage()}"
 

@@ -101,12 +101,12 @@ FIRST_CATALOG = [
     stream("Grün / ☃; DROP", "append", {"id": INTEGER, "a.b ": TEXT, "": TEXT}),
 ]
 STREAMS = [
-    (one["stream"]["name"], {"namespace": space} if space else {})
-    for one in FIRST_CATALOG
-    for space in [one["stream"].get("namespace")]
+    (entry["stream"]["name"], {"namespace": space} if space else {})
+    for entry in FIRST_CATALOG
+    for space in [entry["stream"].get("namespace")]
 ]
 STATES = [state(name, at, **more) for at in (1, 2) for name, more in STREAMS]
-ENDS = [one for name, more in STREAMS for one in complete(name, **more)]
+ENDS = [status for name, more in STREAMS for status in complete(name, **more)]
 
 
 def first_feed() -> bytes:

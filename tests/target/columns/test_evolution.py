@@ -427,9 +427,9 @@ def test_table_of_a_merged_schema_needs_no_changes(old: TableSchema, new: TableS
 
 
 @given(FREE_OF_CONFLICTS, FREE_OF_CONFLICTS)
-def test_merge_is_commutative_without_conflicts(one: TableSchema, other: TableSchema):
-    merged, _ = merge_table_schemas(one, other)
-    merged_reversed, _ = merge_table_schemas(other, one)
+def test_merge_is_commutative_without_conflicts(first: TableSchema, other: TableSchema):
+    merged, _ = merge_table_schemas(first, other)
+    merged_reversed, _ = merge_table_schemas(other, first)
     assert merged.types == dict(merged_reversed.types)
     assert set(merged.columns) == set(merged_reversed.columns)
 
@@ -499,10 +499,10 @@ def test_batch_boundaries_do_not_affect_the_table(
 @given(st.permutations([INT, BIG, DECIMAL]))
 def test_numbers_that_fit_one_decimal_share_it_in_any_order(order: list[Any]):
     small = {"type": "string", "format": "singer.decimal", "precision": 5, "scale": 1}
-    found = table_schema(a=small)
+    merged = table_schema(a=small)
     for schema in (*[s for s in order if s is not BIG], small):
-        found, _ = merge_table_schemas(found, table_schema(a=schema))
-    assert found.types == {"a": "decimal(22,2)"}
+        merged, _ = merge_table_schemas(merged, table_schema(a=schema))
+    assert merged.types == {"a": "decimal(22,2)"}
 
 
 @given(LAYOUTS)

@@ -111,9 +111,9 @@ IDS = st.builds(
 @example(StreamId("b", "a_"), StreamId("_b", "a"))
 @example(StreamId("c", "a__b"), StreamId("b__c", "a"))
 @example(StreamId("a/b"), StreamId("a_b"))
-def test_two_streams_never_have_the_same_table_name(one: StreamId, other: StreamId):
-    if (one.namespace is None) == (other.namespace is None) and one != other:
-        assert table_name(one) != table_name(other)
+def test_two_streams_never_have_the_same_table_name(first: StreamId, other: StreamId):
+    if (first.namespace is None) == (other.namespace is None) and first != other:
+        assert table_name(first) != table_name(other)
 
 
 @given(st.builds(StreamId, st.text(max_size=200), st.none() | st.text(max_size=100)))

@@ -395,8 +395,8 @@ def test_catalog_errors_name_the_setting(text: str, parts: list[str]) -> None:
     ],
 )
 def test_clock_behind_the_last_commit_of_iceberg_is_explained(text: str) -> None:
-    found = find_storage_error(f": java.lang.IllegalArgumentException: {text}") or ""
-    assert found.startswith("Iceberg: the clock of this machine is more than a minute behind")
+    message = find_storage_error(f": java.lang.IllegalArgumentException: {text}") or ""
+    assert message.startswith("Iceberg: the clock of this machine is more than a minute behind")
 
 
 def test_other_errors_are_not_explained() -> None:

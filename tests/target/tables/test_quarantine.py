@@ -149,16 +149,16 @@ def test_storage_errors_are_retried_and_reported_when_the_quarantine_is_read(
     load_unfit(parquet, schema("a", NUMBERS), record("a", id=1, n="one"))
     read, failures = ReplayWriter._get_unloaded_records, [errno.EIO, errno.EACCES]
 
-    def fail(*given: Any) -> Any:
+    def fail(*args: Any) -> Any:
         if not failures:
-            return read(*given)
+            return read(*args)
         number = failures.pop(0)
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(ReplayWriter, "_get_unloaded_records", fail)
     with pytest.raises(StorageError, match=r"^Table a__quarantine: .*Permission denied"):
-        again(parquet, described(TEXTS))
-    assert again(parquet, described(TEXTS)).loaded == 1
+        replay_quarantine(parquet, make_schema_event(TEXTS))
+    assert replay_quarantine(parquet, make_schema_event(TEXTS)).loaded == 1
 
 
 def die(*_args: Any, **_kwargs: Any) -> None:

@@ -102,7 +102,7 @@ def test_places_of_a_table_are_its_identifier_and_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "one,other,config",
+    "first,other,config",
     [
         ("orders", "Orders", {"database": "lake"}),
         ("a-b", "a_b", {"database": "lake"}),
@@ -114,13 +114,13 @@ def test_places_of_a_table_are_its_identifier_and_path() -> None:
 @pytest.mark.thorough
 @pytest.mark.spark
 def test_two_streams_with_the_same_table_are_rejected(
-    delta: Warehouse, one: str, other: str, config: dict[str, Any]
+    delta: Warehouse, first: str, other: str, config: dict[str, Any]
 ) -> None:
     loader, spool = delta.open(**config)
-    feed(loader, schema(one, ID))
+    feed(loader, schema(first, ID))
     with pytest.raises(UnsupportedError, match="would share the table") as caught:
         feed(loader, schema(other, ID))
-    assert f"Streams {one} and {other}" in str(caught.value)
+    assert f"Streams {first} and {other}" in str(caught.value)
     loader.close()
     spool.close()
 
