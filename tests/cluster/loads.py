@@ -35,9 +35,9 @@ def _line(message: Mapping[str, Any]) -> bytes:
 def schema(stream: str, *keys: str, **types: str) -> bytes:
     """Return a SCHEMA message with properties by their JSON types."""
     properties = {name: {"type": [kind, "null"]} for name, kind in types.items()}
-    schema_message = {"properties": properties}
+    json_schema = {"properties": properties}
     return _line(
-        {"type": "SCHEMA", "stream": stream, "schema": schema_message, "key_properties": keys}
+        {"type": "SCHEMA", "stream": stream, "schema": json_schema, "key_properties": keys}
     )
 
 

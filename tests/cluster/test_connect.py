@@ -38,11 +38,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
 
 
 def schema(stream: str, properties: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    schema_message = {"properties": dict(properties)}
+    json_schema = {"properties": dict(properties)}
     return {
         "type": "SCHEMA",
         "stream": stream,
-        "schema": schema_message,
+        "schema": json_schema,
         "key_properties": list(keys),
     }
 
