@@ -142,7 +142,7 @@ class Side:
             check=False,
         )
         assert process.returncode == 0, process.stderr
-        self.results = json.loads((folder / "found.json").read_text())
+        self.results = json.loads((folder / "results.json").read_text())
 
 
 def fixtures() -> dict[str, Any]:

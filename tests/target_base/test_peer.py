@@ -204,7 +204,7 @@ class Side:
             check=False,
         )
         assert process.returncode == 0, process.stderr
-        self.results = json.loads((self.folder / "found.json").read_text())
+        self.results = json.loads((self.folder / "results.json").read_text())
 
     def files(self, name: str) -> dict[str, list[Any]]:
         return {
