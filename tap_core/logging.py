@@ -147,7 +147,7 @@ def _describe_exception(
     if error.__suppress_context__:  # raised from another exception, or from None
         name, other = "cause", error.__cause__
     chain = (*outer, error)
-    if other is not None and all(other is not known for known in chain):
+    if other is not None and all(other is not member for member in chain):
         details[name] = _describe_exception((type(other), other, other.__traceback__), chain)
     return details
 
@@ -231,13 +231,10 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
     """
     install_redaction()
     _set_exception_hooks()
-    root = logging.getLogger()
-    for handler in [
-        attached for attached in root.handlers if isinstance(attached, _ConsoleHandler)
-    ]:
-        root.removeHandler(handler)
+    _remove_console_handlers()
     handler = _ConsoleHandler()
     handler.setFormatter(ConsoleFormatter())
+    root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(log_level or DEFAULT_LOG_LEVEL)
     if path := os.environ.get(_LOG_CONFIG_VARIABLE):
@@ -247,15 +244,21 @@ def setup_console_logging(log_level: str | int | None = None) -> None:
 @contextmanager
 def without_console() -> Iterator[None]:
     """Remove the handlers that log to standard error during the ``with`` block; keep all others."""
-    root = logging.getLogger()
-    removed = [attached for attached in root.handlers if isinstance(attached, _ConsoleHandler)]
-    for handler in removed:
-        root.removeHandler(handler)
+    removed = _remove_console_handlers()
     try:
         yield
     finally:
         for handler in removed:
-            root.addHandler(handler)
+            logging.getLogger().addHandler(handler)
+
+
+def _remove_console_handlers() -> list[_ConsoleHandler]:
+    """Remove the handlers that log to standard error from the root logger, and return them."""
+    root = logging.getLogger()
+    removed = [handler for handler in root.handlers if isinstance(handler, _ConsoleHandler)]
+    for handler in removed:
+        root.removeHandler(handler)
+    return removed
 
 
 def _apply_log_config(path: Path) -> None:
