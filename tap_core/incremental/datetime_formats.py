@@ -35,7 +35,7 @@ _DIRECTIVE = re.compile(r"%(?:_ms|.|$)", re.DOTALL)
 _KNOWN_DIRECTIVES = frozenset(f"%{letter}" for letter in "aAwdbBmyYHIpMSfzZjUWcxXGuV%") | {"%_ms"}
 _YEAR_DIRECTIVES = frozenset(("%Y", "%y", "%c", "%x", "%G"))
 _ISO = re.compile(
-    r"%Y-%m-%d(?:(?P<gap>[T ])%H:%M:%S(?P<fraction>\.%(?:f|_ms))?(?P<zone>%z|[^%.]*))?"
+    r"%Y-%m-%d(?:(?P<separator>[T ])%H:%M:%S(?P<fraction>\.%(?:f|_ms))?(?P<zone>%z|[^%.]*))?"
 )
 _FIRST_UNPADDED_YEAR = 1_000
 _DATE_END = 10
@@ -99,12 +99,15 @@ def get_format(text: str) -> DatetimeFormat:
     if text == _FLOAT:
         return DatetimeFormat(text, _read_seconds, _write_seconds, is_count=True)
     _check_directives(text)
-    slow, form = partial(_parse_with_strptime, text), _ISO.fullmatch(text)
-    if form is None:
+    slow, iso = partial(_parse_with_strptime, text), _ISO.fullmatch(text)
+    if iso is None:
         compiled = DatetimeFormat(text, slow, partial(_write, text))
     else:
         compiled = DatetimeFormat(
-            text, _make_iso_reader(form, slow), partial(_write, text), is_plain=bool(form["gap"])
+            text,
+            _make_iso_reader(iso, slow),
+            partial(_write, text),
+            is_plain=bool(iso["separator"]),
         )
     _check_round_trip(compiled)
     return compiled
@@ -204,23 +207,23 @@ def _format_datetime(text: str, instant: datetime) -> str:
 def _parse_with_strptime(text: str, value: str) -> datetime:
     if len(value) > _LONGEST_VALUE:  # a space of a format matches any number of spaces
         raise ValueError(f"A text of {len(value):,} characters is not a date-time.")
-    form = _DIRECTIVE.sub(lambda match: "%f" if match[0] == "%_ms" else match[0], text)
-    return assume_utc(datetime.strptime(value, form))  # noqa: DTZ007  made aware here
+    python_format = _DIRECTIVE.sub(lambda match: "%f" if match[0] == "%_ms" else match[0], text)
+    return assume_utc(datetime.strptime(value, python_format))  # noqa: DTZ007  made aware here
 
 
 def _make_iso_reader(
-    form: re.Match[str], slow: Callable[[str], datetime]
+    iso: re.Match[str], slow: Callable[[str], datetime]
 ) -> Callable[[str], datetime]:
     """Return a fast parser for a datetime format that is a form of ISO 8601.
 
-    ``form`` is the match of the pattern `_ISO` with the format string. The fast parser calls
+    ``iso`` is the match of the pattern `_ISO` with the format string. The fast parser calls
     ``slow``, which uses ``strptime``, for a text that it cannot parse.
     """
-    gap, zone, has_fraction = form["gap"] or "", form["zone"] or "", bool(form["fraction"])
-    read_any = partial(_read_iso, slow, gap, zone, has_fraction)
+    separator, zone, has_fraction = iso["separator"] or "", iso["zone"] or "", bool(iso["fraction"])
+    read_any = partial(_read_iso, slow, separator, zone, has_fraction)
     if has_fraction or zone == "%z":
         return read_any
-    end = _SECONDS_END if gap else _DATE_END
+    end = _SECONDS_END if separator else _DATE_END
     length = end + len(zone)
 
     def read(text: str) -> datetime:
@@ -229,42 +232,43 @@ def _make_iso_reader(
                 moment = datetime.fromisoformat(text[:end])
             except ValueError:
                 return slow(text)
-            if _has_separators(text, gap):
+            if _has_separators(text, separator):
                 return moment.replace(tzinfo=timezone.utc)
         return read_any(text)
 
     return read
 
 
-def _has_separators(text: str, gap: str) -> bool:
+def _has_separators(text: str, separator: str) -> bool:
     """Return True if a text has its separators at the positions of ``2024-02-29T13:14:15``.
 
-    ``gap`` is the separator between date and time: ``T``, a space, or empty for a date.
+    ``separator`` stands between date and time: ``T``, a space, or empty for a date.
     """
     # `datetime.fromisoformat` also accepts other forms of ISO 8601, such as 20240229.
     return text[7:8] == "-" and (
-        not gap or (text[_DATE_END:].startswith(gap) and text[13:14] == text[16:17] == ":")
+        not separator
+        or (text[_DATE_END:].startswith(separator) and text[13:14] == text[16:17] == ":")
     )
 
 
 def _read_iso(
-    slow: Callable[[str], datetime], gap: str, zone: str, has_fraction: bool, text: str
+    slow: Callable[[str], datetime], separator: str, zone: str, has_fraction: bool, text: str
 ) -> datetime:
     """Parse a datetime in an ISO 8601 format; call ``slow`` for a text in another format.
 
     Args:
         slow: Parser with ``strptime``.
-        gap: Separator between date and time; empty for a date.
+        separator: Separator between date and time; empty for a date.
         zone: End of the format: ``%z``, a constant text such as ``Z``, or empty.
         has_fraction: True if the format has a fraction of a second.
         text: Text to parse.
     """
-    end = _SECONDS_END if gap else _DATE_END
+    end = _SECONDS_END if separator else _DATE_END
     try:
         moment = datetime.fromisoformat(text[:end])
     except ValueError:
         return slow(text)
-    if not _has_separators(text, gap):
+    if not _has_separators(text, separator):
         return slow(text)
     tail, offset = text[end:], timezone.utc
     if zone == "%z":

@@ -57,10 +57,10 @@ def parse_expiry(value: Any, format: str | None = None) -> datetime | None:
         format: Datetime format; without it, the value is an ISO 8601 datetime or a Unix timestamp.
     """
     text = str(value).strip()
-    for form in (format, "%s" if text.isdecimal() else None):
-        if form is not None:
+    for candidate in (format, "%s" if text.isdecimal() else None):
+        if candidate is not None:
             with contextlib.suppress(ValueError):
-                return get_format(form).read(text)
+                return get_format(candidate).read(text)
     try:
         return parse_datetime(text)
     except ValueError:

@@ -318,9 +318,9 @@ class CdkDatetimeBasedCursor(DeclarativeCursor):
         Raises:
             ValueError: No format matches.
         """
-        for form in [*self.cursor_datetime_formats, self.datetime_format]:
+        for date_format in [*self.cursor_datetime_formats, self.datetime_format]:
             with suppress(ValueError):
-                return self._parser.parse(date, form)
+                return self._parser.parse(date, date_format)
         raise ValueError(f"No format in {self.cursor_datetime_formats} matches {date!r}.")
 
     def _format_datetime(self, dt: dt.datetime) -> str:
