@@ -65,15 +65,15 @@ def load_class(class_name: str, folder: Path) -> type:
             " 'source_declarative_manifest.components.MyClass'. A path is not possible."
         )
     module_name, _, name = class_name.rpartition(".")
-    first, *rest = module_name.split(".")
-    steps = ["components", *rest] if first in {"", "components"} else rest
-    package = _register_package(folder.resolve(), first)
+    root, *rest = module_name.split(".")
+    steps = ["components", *rest] if root in {"", "components"} else rest
+    package = _register_package(folder.resolve(), root)
     with _lock:
         if not steps and _is_defined_in_init(package, name, folder):
             module = sys.modules[package]
         else:
-            file = ".".join(steps or ["components"])
-            module = _import_file(f"{package}.{file}", class_name, folder)
+            submodule = ".".join(steps or ["components"])
+            module = _import_file(f"{package}.{submodule}", class_name, folder)
     cls = getattr(module, name, None)
     if not isinstance(cls, type):
         raise ManifestError(f"There is no class '{name}' in {_get_file(module)}.")
@@ -135,12 +135,12 @@ def _get_file(module: ModuleType) -> str:
 # One package per folder
 
 
-def _register_package(folder: Path, first: str) -> str:
+def _register_package(folder: Path, root: str) -> str:
     """Register a package for a connector's folder in ``sys.modules``; return its unique name.
 
-    ``first`` is the package name in the connector's own imports, such as ``source_x``.
+    ``root`` is the package name in the connector's own imports, such as ``source_x``.
     """
-    digest = hashlib.sha256(f"{folder}\0{first}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{folder}\0{root}".encode()).hexdigest()[:16]
     name = f"{_PREFIX}{digest}"
     with _lock:
         if name not in sys.modules:
@@ -148,8 +148,8 @@ def _register_package(folder: Path, first: str) -> str:
                 sys.meta_path.insert(0, _Finder())
             module = ModuleType(name)
             module.__package__ = name
-            module.__path__ = [str(folder / first), str(folder)] if first else [str(folder)]
-            module.__dict__["ROOTS"] = (first, *_CUSTOM_ROOTS)
+            module.__path__ = [str(folder / root), str(folder)] if root else [str(folder)]
+            module.__dict__["ROOTS"] = (root, *_CUSTOM_ROOTS)
             module.__dict__["FOLDER"] = folder
             sys.modules[name] = module
     return name
@@ -210,8 +210,8 @@ class _Loader(SourceFileLoader):
         """Execute a connector's Python file with `_Importer.import_names` as its ``__import__``."""
         _log_custom_code(Path(self.path))
         package = sys.modules[module.__name__.partition(".")[0]]
-        replaced = {**builtins.__dict__, "__import__": _Importer(package).import_names}
-        module.__dict__["__builtins__"] = replaced
+        custom_builtins = {**builtins.__dict__, "__import__": _Importer(package).import_names}
+        module.__dict__["__builtins__"] = custom_builtins
         super().exec_module(module)
 
 
