@@ -441,9 +441,10 @@ class Builder:
         self._check_options(plan, node, position)
         node = self._drop_unused_keys(cls, node)
         values: dict[str, Any] = {}
-        for name, inner in self._get_option_types(cls, plan, node):
-            if not _is_unset(inner, node.get(name)):
-                values[name] = self._convert_option(inner, node[name], position.child(node, name))
+        for name, option_type in self._get_option_types(cls, plan, node):
+            if not _is_unset(option_type, node.get(name)):
+                option_position = position.child(node, name)
+                values[name] = self._convert_option(option_type, node[name], option_position)
         missing = sorted(plan.required - values.keys())
         if missing:
             if UNKNOWN in node:  # unknown parameters may set the missing options
@@ -475,8 +476,8 @@ class Builder:
         used = MappingNode(node, line=node.line, lines=node.lines)
         for option, keys in get_used_keys(node, self.config).items():
             value = node[option]
-            used_options = {key: inner for key, inner in value.items() if key in keys}
-            used[option] = MappingNode(used_options, line=value.line, lines=value.lines)
+            used_items = {key: inner for key, inner in value.items() if key in keys}
+            used[option] = MappingNode(used_items, line=value.line, lines=value.lines)
         return used
 
     @staticmethod

@@ -138,7 +138,7 @@ class TokenRotator:
         Raises:
             SyncError: The wait would exceed ``max_wait_time``.
         """
-        end: float | None = None
+        deadline: float | None = None
         while True:
             with self._count_lock:
                 token = self._choose_token(quota)
@@ -148,10 +148,11 @@ class TokenRotator:
                     self._stream.sleep(seconds)
                 return token
             now = time.monotonic()
-            end = now + self._declared.longest_wait.total_seconds() if end is None else end
-            if now >= end or seconds >= end - now:
+            if deadline is None:
+                deadline = now + self._declared.longest_wait.total_seconds()
+            if now >= deadline or seconds >= deadline - now:
                 raise self._make_spent_error(quota)
-            wait = min(max(seconds, _MIN_WAIT), end - now)
+            wait = min(max(seconds, _MIN_WAIT), deadline - now)
             self._stream.log(
                 "All tokens are spent (quota %s): waiting for %.0f seconds.", quota.name, wait
             )

@@ -83,31 +83,35 @@ class _Compiler:
             for name, schema in properties.items()
             if isinstance(schema, Mapping)
         ]
-        fields = [(name, convert, within) for name, convert, within in fields if convert or within]
+        fields = [
+            (name, convert, convert_nested)
+            for name, convert, convert_nested in fields
+            if convert or convert_nested
+        ]
 
         def change(value: Any) -> None:
             if not isinstance(value, dict):
                 return
-            for name, convert, within in fields:
+            for name, convert, convert_nested in fields:
                 if name in value:
                     if convert:
                         value[name] = convert(value[name])
-                    if within:
-                        within(value[name])
+                    if convert_nested:
+                        convert_nested(value[name])
 
         return change
 
     def _compile_list(self, items: Mapping[str, Any]) -> _Convert:
-        convert, within = self._convert_by(items), self._compile_nested_or_none(items)
+        convert, convert_nested = self._convert_by(items), self._compile_nested_or_none(items)
 
         def change(value: Any) -> None:
             if not isinstance(value, list):
                 return
             if convert:
                 value[:] = map(convert, value)
-            if within:
+            if convert_nested:
                 for item in value:
-                    within(item)
+                    convert_nested(item)
 
         return change
 

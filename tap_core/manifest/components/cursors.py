@@ -301,10 +301,10 @@ class CustomCursorReader:
 
         The next slice is requested from the class only after the previous one was closed.
         """
-        for cursor_slice in self._cursor.stream_slices():
-            stream_slice = cursor_slice
+        for stream_slice in self._cursor.stream_slices():
             if not isinstance(stream_slice, CdkStreamSlice):
-                stream_slice = CdkStreamSlice(partition={}, cursor_slice=dict(cursor_slice or {}))
+                cursor_slice = dict(stream_slice or {})
+                stream_slice = CdkStreamSlice(partition={}, cursor_slice=cursor_slice)  # noqa: PLW2901
             self._latest = None
             self.is_past = False
             select = getattr(self._cursor, "select_state", None)
