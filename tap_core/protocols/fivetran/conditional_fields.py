@@ -178,8 +178,8 @@ def _always_applies(rule: Rule, flattened: FlattenedSchema) -> bool:
     a value. ``flattened`` is the settings schema, which declares the field.
     """
     schema = flattened.properties.get(rule.condition, {})
-    has_condition = rule.condition in flattened.required or "default" in schema or is_toggle(schema)
-    return rule.answer is None and has_condition
+    has_value = rule.condition in flattened.required or "default" in schema or is_toggle(schema)
+    return rule.answer is None and has_value
 
 
 def _remove_properties(rule: Rule, names: frozenset[str]) -> Rule:

@@ -100,7 +100,7 @@ def _build_group(field: FieldSpec, group: DependentFields) -> Any:
     if isinstance(group.answer, bool):
         condition.bool_value = group.answer
     elif group.answer is None:
-        condition.empty_value = False
+        condition.empty_value = False  # shown if the field has a value
     else:
         condition.string_value = group.answer
     name = "set" if group.answer is None else to_form_text(group.answer)
@@ -183,7 +183,7 @@ def _build_dropdown(field: FieldSpec) -> dict[str, Any]:
 
     Options with labels or descriptions use Fivetran's descriptive dropdown.
     """
-    if all(each.label == each.text and not each.description for each in field.options):
+    if all(option.label == option.text and not option.description for option in field.options):
         texts = [option.text for option in field.options]
         return {"dropdown_field": DropdownField(dropdown_field=texts)}
     fields = [

@@ -196,8 +196,8 @@ def _resume(tap: SyncTap, state: dict[str, Any]) -> None:
     kept, previous = split_bookmarks(state.get("bookmarks") or {}, tap.streams, _is_restarted)
     tap.load_state({**state, "bookmarks": kept})
     tap.document.input_state = state
-    for name, before in previous.items():
-        tap.streams[name].previously_sent_state = before
+    for name, sent_state in previous.items():
+        tap.streams[name].previously_sent_state = sent_state
 
 
 def _is_restarted(stream: Any, state: Any) -> bool:
