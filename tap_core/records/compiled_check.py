@@ -233,10 +233,10 @@ class _CheckWriter:
         members = sample if type(sample) is dict else {}
         if not members:
             members = {name: None for name in rule.declared if name not in below or below[name]}
-        fits_in = (
+        is_small = (
             self._properties + len(members) <= _MAX_INLINE_PROPERTIES and level < _MAX_INLINE_DEPTH
         )
-        return members if fits_in and all(type(name) is str for name in members) else None
+        return members if is_small and all(type(name) is str for name in members) else None
 
     def _write_deletions(self, indent: int, variable: str, deselected: DeselectedNames) -> None:
         """Generate the code that deletes the deselected properties of the object in a variable."""

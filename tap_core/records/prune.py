@@ -141,8 +141,8 @@ def _get_names(breadcrumb: Breadcrumb) -> tuple[str, ...]:
     keyword than ``properties`` becomes ``()``.
     """
     keywords, names = breadcrumb[::2], breadcrumb[1::2]
-    through_objects = len(keywords) == len(names) and set(keywords) <= {"properties"}
-    return names if through_objects else ()
+    is_property_path = len(keywords) == len(names) and set(keywords) <= {"properties"}
+    return names if is_property_path else ()
 
 
 def _add_path(tree: DeselectedNames, path: tuple[str, ...]) -> None:

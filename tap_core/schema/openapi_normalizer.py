@@ -106,11 +106,11 @@ class OpenAPISchemaNormalizer(SchemaPreprocessor):
         """
         rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         choices = [self._normalize_subschema(choice) for choice in schema["oneOf"]]
-        real = [choice for choice in choices if remove_null(choice) is not None]
-        if len(real) == 1 and isinstance(real[0], dict):
+        non_null = [choice for choice in choices if remove_null(choice) is not None]
+        if len(non_null) == 1 and isinstance(non_null[0], dict):
             if len(choices) > 1:
-                add_null(real[0])
-            return merge_schemas([rest, real[0]])
+                add_null(non_null[0])
+            return merge_schemas([rest, non_null[0]])
         if any(map(_has_removed_keyword, schema["oneOf"])) and "anyOf" not in rest:
             return {**rest, "anyOf": choices}
         return {**rest, "oneOf": _allow_null_once(choices)}
@@ -187,5 +187,5 @@ def _allow_null_once(choices: list[Any]) -> list[Any]:
     """
     if sum(map(accepts_null, choices)) <= 1:
         return choices
-    real = [remaining for choice in choices if (remaining := remove_null(choice)) is not None]
-    return [*real, dict(_NULL)]
+    non_null = [remaining for choice in choices if (remaining := remove_null(choice)) is not None]
+    return [*non_null, dict(_NULL)]
