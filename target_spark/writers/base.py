@@ -72,6 +72,25 @@ class MergeKeys:
     version: str | None = None
     unique_rows: int | None = None
 
+    @property
+    def order_columns(self) -> tuple[str, ...]:
+        """Columns by which the rows of a key are sorted from the oldest to the newest.
+
+        They are `cursor`, if `by_cursor` is True, and `order`.
+        """
+        if self.by_cursor and self.cursor is not None:
+            return (self.cursor, self.order)
+        return (self.order,)
+
+    @property
+    def removal_columns(self) -> list[str]:
+        """Columns that remove a row of the table if they are not null in the newest row of its key.
+
+        They are `removed` and, with a hard delete, `deleted`.
+        """
+        names = (self.removed, self.deleted if self.hard_delete else None)
+        return [name for name in names if name is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class VersionDelete:

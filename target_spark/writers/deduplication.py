@@ -36,8 +36,7 @@ def latest_by_key(df: DataFrame, keys: MergeKeys) -> DataFrame:
         if keys.deleted is not None:
             df = df.withColumn(DELETE_ONLY_COLUMN, F.col(quote(keys.deleted)).isNotNull())
         return df.drop(keys.order)
-    by_cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
-    order = [F.col(quote(name)) for name in (*by_cursor, keys.order)]
+    order = [F.col(quote(name)) for name in keys.order_columns]
     newest_first = [column.desc() for column in order]  # null is the lowest value
     window = Window.partitionBy(*(F.col(quote(key)) for key in keys.columns))
     if keys.deleted is None:
@@ -67,10 +66,8 @@ def as_initial_rows(newest: DataFrame, keys: MergeKeys) -> DataFrame:
         newest: The newest row of each key, as `latest_by_key` returns it.
         keys: The rules for matching and deleting rows.
     """
-    if keys.deleted is not None and keys.hard_delete:
-        newest = newest.where(F.col(quote(keys.deleted)).isNull())
-    if keys.removed is not None:
-        newest = newest.where(F.col(quote(keys.removed)).isNull())
+    for name in keys.removal_columns:
+        newest = newest.where(F.col(quote(name)).isNull())
     return sort_rows(newest.drop(DELETE_ONLY_COLUMN), keys.sort_by)
 
 

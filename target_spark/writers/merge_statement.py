@@ -121,21 +121,19 @@ def build_upsert(target: str, columns: Sequence[str], keys: MergeKeys) -> Merge:
         keys: The key columns, and the rules for order and deletions.
     """
     is_newer = _build_newer_condition(target, keys)
-    removed = [keys.removed] if keys.removed is not None else []
-    removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
     return Merge(
         target,
         match_keys(target, keys.columns),
         (
             *(
                 Matched(None, _all(is_newer, f"{source_column(name)} IS NOT NULL"))
-                for name in removed
+                for name in keys.removal_columns
             ),
             *_build_deletion_clauses(is_newer, keys),
             Matched({name: source_column(name) for name in columns}, is_newer),
         ),
         columns,
-        _all(*(f"{source_column(name)} IS NULL" for name in removed)),
+        _all(*(f"{source_column(name)} IS NULL" for name in keys.removal_columns)),
     )
 
 
@@ -148,11 +146,11 @@ def _build_newer_condition(target: str, keys: MergeKeys) -> str | None:
     """
     if not keys.by_cursor or keys.cursor is None:
         return None
-    before = table_column(target, keys.cursor)
-    conditions = [f"{before} IS NULL", f"{before} <= {source_column(keys.cursor)}"]
+    stored = table_column(target, keys.cursor)
+    conditions = [f"{stored} IS NULL", f"{stored} <= {source_column(keys.cursor)}"]
     if keys.outdated is not None:
-        column, least = keys.outdated
-        conditions.append(f"coalesce({table_column(target, column)}, 0) < CAST({least} AS BIGINT)")
+        column, lowest = keys.outdated
+        conditions.append(f"coalesce({table_column(target, column)}, 0) < CAST({lowest} AS BIGINT)")
     return f"({' OR '.join(conditions)})"
 
 

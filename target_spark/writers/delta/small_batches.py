@@ -70,8 +70,7 @@ def latest_rows_by_key(rows: pa.Table, keys: MergeKeys) -> pa.Table:
     """
     import pyarrow as pa
 
-    cursor = [keys.cursor] if keys.by_cursor and keys.cursor is not None else []
-    oldest_first = _sort_indices(rows, (*cursor, keys.order))
+    oldest_first = _sort_indices(rows, keys.order_columns)
     identities = list(zip(*(_get_values(rows[key]) for key in keys.columns), strict=True))
     newest = {identities[index]: index for index in oldest_first}
     if keys.deleted is None:
@@ -81,9 +80,9 @@ def latest_rows_by_key(rows: pa.Table, keys: MergeKeys) -> pa.Table:
     # A delete record has only keys and a deletion time: other values are those of a full row.
     newest_full = {identities[index]: index for index in oldest_first if not is_deleted[index]}
     indices = [newest_full.get(identity, index) for identity, index in newest.items()]
-    column = rows.column_names.index(keys.deleted)
+    position = rows.column_names.index(keys.deleted)
     latest = rows.take(indices).set_column(
-        column, rows.schema.field(column), deleted.take(list(newest.values()))
+        position, rows.schema.field(position), deleted.take(list(newest.values()))
     )
     is_delete_only = pa.array([is_deleted[index] for index in indices], pa.bool_())
     return latest.append_column(DELETE_ONLY_COLUMN, is_delete_only).drop_columns([keys.order])
@@ -94,9 +93,7 @@ def keep_initial_rows(newest: pa.Table, keys: MergeKeys) -> pa.Table:
 
     ``newest`` is a result of `latest_rows_by_key`. `as_initial_rows` does this for a DataFrame.
     """
-    removed = [keys.removed] if keys.removed is not None else []
-    removed += [keys.deleted] if keys.deleted is not None and keys.hard_delete else []
-    for name in removed:
+    for name in keys.removal_columns:
         newest = newest.filter(newest[name].is_null())
     columns = [name for name in newest.column_names if name != DELETE_ONLY_COLUMN]
     return sort_rows(newest.select(columns), keys)
