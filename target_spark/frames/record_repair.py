@@ -39,12 +39,12 @@ class RepairPlan(NamedTuple):
     Attributes:
         steps: Groups of definitions of helper columns. The caller adds them to the rows group by
             group, because a group may use columns of earlier groups.
-        replaced: Definitions of the columns that finally replace ``r`` (the record) and
+        replacements: Definitions of the columns that finally replace ``r`` (the record) and
             ``_corrupt`` (the line, if it could not be parsed).
     """
 
     steps: tuple[tuple[str, ...], ...]
-    replaced: tuple[str, ...]
+    replacements: tuple[str, ...]
 
 
 def structured_columns(table_schema: TableSchema) -> list[Column]:
@@ -67,9 +67,9 @@ def is_unreadable(type_: ColumnType) -> str:
 
     The SQL reads the value, as JSON text, from the column ``i``.
     """
-    alone = "concat('{\"c\":', `i`, '}')"
-    read = from_json(alone, f"`c` {source_type(type_)}, `_corrupt` STRING")
-    return f"{read}.`_corrupt` IS NOT NULL"
+    document = "concat('{\"c\":', `i`, '}')"
+    parsed = from_json(document, f"`c` {source_type(type_)}, `_corrupt` STRING")
+    return f"{parsed}.`_corrupt` IS NOT NULL"
 
 
 def build_repair(table_schema: TableSchema) -> RepairPlan:

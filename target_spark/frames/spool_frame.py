@@ -253,10 +253,11 @@ class SpoolFrame:
         lines = self._read_records(parse_numbers=parse_numbers)
         if self._table_schema.nulls_invalid_values and not parse_numbers:
             # An object or array in place of a value, or the reverse, becomes null.
-            steps, replaced = build_repair(self._table_schema)
+            steps, replacements = build_repair(self._table_schema)
             for step in steps:
                 lines = lines.selectExpr("*", *step)
-            lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replaced) if replaced else lines
+            if replacements:
+                lines = lines.selectExpr("* EXCEPT (`r`, `_corrupt`)", *replacements)
         return _add_columns(lines, extract_nested(self._table_schema))
 
     def _read_records(self, *, parse_numbers: bool) -> DataFrame:
