@@ -252,6 +252,15 @@ def _build_plan(
     in_groups: bool,
     changes: str | None = None,
 ) -> SelectPlan:
+    """Return the plan for a table schema.
+
+    Args:
+        table_schema: The table schema.
+        convert: Function that returns the SQL to convert a scalar.
+        convert_nested_keys: The same function for the values of nested keys.
+        in_groups: True to convert all columns of a type together, False to convert each alone.
+        changes: The SQL of the changes that `build_meta` reports; None for no changes.
+    """
     precomputed: tuple[str, ...] = ()
     converted: dict[str, str] = {}
     if in_groups:
