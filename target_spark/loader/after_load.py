@@ -83,8 +83,9 @@ class Action:
             text = hide(shlex.join(map(hide, self.command)))
         else:
             text = " ".join(hide(self.sql).split())
-        text_shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}…"
-        return f"{self.setting} ({text_shown})"
+        if len(text) > _LONGEST_LABEL:
+            text = f"{text[:_LONGEST_LABEL]}…"
+        return f"{self.setting} ({text})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,28 +144,28 @@ def run_actions(
     outcome, error = split_outcome(report.as_dict()["outcome"])
     kind = outcome if error is None else "failed"
     results: list[dict[str, Any]] = []
-    faults: list[AfterLoadError] = []
+    errors: list[AfterLoadError] = []
     for action in actions:
         if action.on not in {kind, "always"}:
             continue
         started = time.monotonic()
         label = action.label(hide)
-        fault: str | None
+        failure: str | None
         if interrupted.is_set():
-            fault = "was not run, because a signal ended the actions"
-        elif faults and action.on != "always":
-            fault = "was not run, because an earlier action failed"
+            failure = "was not run, because a signal ended the actions"
+        elif errors and action.on != "always":
+            failure = "was not run, because an earlier action failed"
         else:
             logger.info("%s: begins.", label)
-            fault = _run_action(action, report, loaded, hide, interrupted)
-        if fault is not None:
-            text = hide(f"{label} {fault}.")
+            failure = _run_action(action, report, loaded, hide, interrupted)
+        if failure is not None:
+            text = hide(f"{label} {failure}.")
             report.add_remark(text)
-            faults.append(AfterLoadError(text))
+            errors.append(AfterLoadError(text))
         seconds = round(time.monotonic() - started, 3)
-        results.append({"action": label, "seconds": seconds, "error": fault})
+        results.append({"action": label, "seconds": seconds, "error": failure})
         report.add_facts(after_load=list(results))
-    return faults
+    return errors
 
 
 def _run_action(
@@ -274,12 +275,12 @@ def _wait(
 
     The program is ended after ``seconds`` (None for no limit), or when ``interrupted`` is set.
     """
-    end = None if seconds is None else time.monotonic() + seconds
+    deadline = None if seconds is None else time.monotonic() + seconds
     while process.poll() is None:
         if interrupted.is_set():
             _end_processes(process)
             return "was ended by a signal"
-        if end is not None and time.monotonic() >= end:
+        if deadline is not None and time.monotonic() >= deadline:
             _end_processes(process)
             return f"was ended after its timeout_seconds of {seconds:g} s"
         with suppress(subprocess.TimeoutExpired):
