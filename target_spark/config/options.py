@@ -288,10 +288,10 @@ class LoadOptions:
 
         Options from an Airbyte catalog override those of the settings.
         """
-        special = self.streams.get(str(stream), StreamOptions())
-        return (
-            self.configured[stream].with_defaults(special) if stream in self.configured else special
-        )
+        options = self.streams.get(str(stream), StreamOptions())
+        if stream in self.configured:
+            options = self.configured[stream].with_defaults(options)
+        return options
 
     def unknown(self, streams: Iterable[str]) -> list[str]:
         """Return the streams that the settings name but the input does not contain, sorted.
@@ -358,13 +358,13 @@ class LoadOptions:
         """
         if str(stream) in self.full_refresh:
             return WriteMode.OVERWRITE
-        special = self._get_stream_options(stream).write_mode
-        mode = special or self.every.write_mode or WriteMode.UPSERT
+        stream_mode = self._get_stream_options(stream).write_mode
+        mode = stream_mode or self.every.write_mode or WriteMode.UPSERT
         if mode in {WriteMode.APPEND, WriteMode.OVERWRITE}:
             return mode
-        if special is not None and not keyed:
+        if stream_mode is not None and not keyed:
             raise UnsupportedError(
-                f"Stream {stream} cannot be written by {special.value}: it has no key properties."
+                f"Stream {stream} cannot be written by {mode.value}: it has no key properties."
                 " Remove its write_mode from the setting streams, or set it to append."
             )
         return mode if keyed and self.can_upsert else WriteMode.APPEND
