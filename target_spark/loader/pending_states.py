@@ -97,9 +97,9 @@ class PendingStates:
             state: The state.
             newest_batch: The input position at which the newest batch begins; -1 for none.
         """
-        before = self._newest.get(state.scope)
-        if before is not None and before >= newest_batch:
-            self._waiting.pop(before, None)
+        previous = self._newest.get(state.scope)
+        if previous is not None and previous >= newest_batch:
+            self._waiting.pop(previous, None)
         self._waiting[state.ordinal] = state
         self._newest[state.scope] = state.ordinal
 
@@ -133,17 +133,17 @@ class PendingStates:
         ]
         return newest[global_positions[-1] :] if global_positions else newest
 
-    def drop_replaced(self, begins: Sequence[int]) -> None:
+    def drop_replaced(self, batch_starts: Sequence[int]) -> None:
         """Drop each state that would be emitted together with a newer state of the same stream.
 
-        Two states are emitted together if no batch begins between them. ``begins`` are the sorted
-        input positions at which the uncommitted batches begin. States of all streams are compared
-        with each other only.
+        Two states are emitted together if no batch begins between them. ``batch_starts`` are the
+        sorted input positions at which the uncommitted batches begin. States of all streams are
+        compared with each other only.
         """
         if len(self._waiting) < 2:  # noqa: PLR2004
             return
         newest = {
-            (bisect_right(begins, state.ordinal), state.scope): state
+            (bisect_right(batch_starts, state.ordinal), state.scope): state
             for state in self._waiting.values()
         }
         if len(newest) < len(self._waiting):

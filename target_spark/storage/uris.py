@@ -78,8 +78,8 @@ def resolve_address(address: str) -> str:
     if parts is None:
         return address.rstrip("/")
     scheme, authority, path = parts.groups()
-    below = posixpath.normpath(f"/{path}").strip("/")
-    return f"{scheme.lower()}{authority}/{below}".rstrip("/")
+    normalized = posixpath.normpath(f"/{path}").strip("/")
+    return f"{scheme.lower()}{authority}/{normalized}".rstrip("/")
 
 
 def get_scheme(address: str) -> str:

@@ -220,8 +220,8 @@ def _skip_undone(history: Iterable[Commit]) -> Iterator[Commit]:
     restored: tuple[str, int] | None = None
     for commit in history:
         if restored is not None:
-            attribute, newest = restored  # `version` or `time`, and its value
-            if getattr(commit, attribute) > newest:
+            attribute, limit = restored  # `version` or `time`, and its value
+            if getattr(commit, attribute) > limit:
                 continue
         yield commit
         restored = commit.restored

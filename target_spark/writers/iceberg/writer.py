@@ -485,14 +485,14 @@ class IcebergWriter:
             check_files(spark, table, snapshot)
         except BaseException as error:  # the commit may be in the table, or may still be made
             state.knows_last_batch, state.is_empty = False, None
-            fault = classify_failure(error)
-            state.is_unsure |= fault in _MAY_STILL_COMMIT
+            kind = classify_failure(error)
+            state.is_unsure |= kind in _MAY_STILL_COMMIT
             comes_from_spark = isinstance(error, Exception) and not isinstance(
                 error, TargetSparkError
             )
-            if fault in _MAY_BE_REPLACED and comes_from_spark:
+            if kind in _MAY_BE_REPLACED and comes_from_spark:
                 self._check_same(spark, table)
-            if fault is FailureKind.CONFLICT and comes_from_spark:
+            if kind is FailureKind.CONFLICT and comes_from_spark:
                 # Also if no retry follows, so that the table stays readable.
                 with suppress(Exception):
                     self._roll_back_batch(spark, table, commit)
@@ -516,7 +516,9 @@ class IcebergWriter:
         """
         if self._tables[table.key].knows_last_batch:
             return
-        newest = next((each for each in snapshots(spark, table) if each.marker is not None), None)
+        newest = next(
+            (snapshot for snapshot in snapshots(spark, table) if snapshot.marker is not None), None
+        )
         if newest is None or not commit.has_same_batch(newest.marker):
             return
         missing = find_missing_file(spark, table, newest)
@@ -561,8 +563,8 @@ class IcebergWriter:
             return state.newest, False
         newest_first = list(snapshots(spark, table))
         is_made = _find_committed_snapshot(newest_first, commit) is not None
-        known = {id_ for snapshot in newest_first for id_ in (snapshot.id, snapshot.parent)}
-        if state.is_unsure and not is_made and state.seen not in {None, *known}:
+        known_ids = {id_ for snapshot in newest_first for id_ in (snapshot.id, snapshot.parent)}
+        if state.is_unsure and not is_made and state.seen not in {None, *known_ids}:
             raise _expired_error(table, commit)
         state.is_unsure, state.seen = False, newest_first[0].id if newest_first else None
         state.newest = _find_newest_metadata(newest_first, state.newest)
@@ -609,7 +611,8 @@ def _find_newest_metadata(
     If another program has expired all snapshots with metadata, return ``known``, the metadata that
     this run read before, so that the next commit repeats its state.
     """
-    newest = next((each.marker for each in newest_first if each.marker is not None), None)
+    markers = (snapshot.marker for snapshot in newest_first)
+    newest = next((marker for marker in markers if marker is not None), None)
     has_expired = bool(newest_first) and newest_first[-1].parent is not None
     return known if newest is None and has_expired else newest
 
@@ -678,9 +681,9 @@ def _check_unchanged(
     Raises:
         TableError: Another writer changed rows after the batch was computed.
     """
-    newer = itertools.takewhile(lambda each: each.id != read_at.id, snapshots(spark, table))
-    others = [each for each in newer if not commit.has_same_batch(each.marker)]
-    if any(other.changes_rows for other in others):
+    newer = itertools.takewhile(lambda snapshot: snapshot.id != read_at.id, snapshots(spark, table))
+    others = (snapshot for snapshot in newer if not commit.has_same_batch(snapshot.marker))
+    if any(snapshot.changes_rows for snapshot in others):
         raise TableError(
             f"Another writer changed table {table.name} ({table.key}) while the versions of"
             f" batch {commit.batch} were written: keys may have two current versions. No state"
