@@ -58,8 +58,8 @@ class LogChecker:
         """Check one line of the server's log, and record the broken rules."""
         text = line.decode(errors="replace").rstrip("\n")
         self.last_lines.append(text)
-        for rule, text_of_fault in self._find_faults(text):
-            self._findings.add_violation(rule, text_of_fault)
+        for rule, fault in self._find_faults(text):
+            self._findings.add_violation(rule, fault)
 
     def _find_faults(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield a number and a description for each protocol rule that a log line breaks."""

@@ -131,9 +131,9 @@ def _get_catalog_databases(options: LoadOptions) -> list[tuple[str | None, str |
     """
     options_of_streams = [
         options.every,
-        *(stream.with_defaults(options.every) for stream in options.streams.values()),
+        *(special.with_defaults(options.every) for special in options.streams.values()),
     ]
-    return list(dict.fromkeys((stream.catalog, stream.database) for stream in options_of_streams))
+    return list(dict.fromkeys((merged.catalog, merged.database) for merged in options_of_streams))
 
 
 # Folders below the path

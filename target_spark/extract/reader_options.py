@@ -89,9 +89,9 @@ class ReadOptions:
 
 def select_single_stream(tap: Tap, stream: str) -> Tap:
     """Select only the stream named ``stream`` in a tap, and return the tap."""
-    for name, other in tap.streams.items():
-        if other.selected != (name == stream):  # setting it discards the stream's sync plan
-            other.selected = name == stream
+    for name, candidate in tap.streams.items():
+        if candidate.selected != (name == stream):  # setting it discards the stream's sync plan
+            candidate.selected = name == stream
     return tap
 
 

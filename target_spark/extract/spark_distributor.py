@@ -153,23 +153,23 @@ class SparkDistributor:
         results, address = self._run_with_retries(
             lambda spark, new_address: self._run(spark, task, new_address)
         )
-        failed = [result.result.number for result in results if result.result.error is not None]
+        failed = [output.result.number for output in results if output.result.error is not None]
         if in_order and failed:
             first_failed, all_rows = min(failed), address
             first_invalid = first_in_part(first_part + first_failed)
             _, address = self._run_with_retries(
                 lambda spark, copies: _copy_rows_below(spark, all_rows, copies, first_invalid)
             )
-            results = [result for result in results if result.result.number <= first_failed]
+            results = [output for output in results if output.result.number <= first_failed]
         starts = self._reserve_ordinals(results, first_part)
-        rows = sum(sum(result.result.counts.values()) for result in results)
+        rows = sum(sum(output.result.counts.values()) for output in results)
         seconds = time.monotonic() - started
         names = ", ".join(sorted({part.stream for part in parts}))
         message = "Spark read %d contexts of %s: %d rows in %.1f s; %d contexts failed."
         logger.info(message, len(parts), names, rows, seconds, len(failed))
         return WorkResults(
             list(_build_events(results, schemas, address, self._get_table_versions(parts), starts)),
-            [result.result for result in results],
+            [output.result for output in results],
         )
 
     def _reserve_ordinals(self, results: Iterable[PartResult], first_part: int) -> dict[int, int]:
@@ -178,7 +178,7 @@ class SparkDistributor:
         Return the first ordinal of each partition, by the partition's number in the run.
         ``first_part`` is the number of the job's first partition.
         """
-        counts = {result.result.number: sum(result.result.counts.values()) for result in results}
+        counts = {output.result.number: sum(output.result.counts.values()) for output in results}
         ordinal = self._reserve(sum(counts.values()))
         starts: dict[int, int] = {}
         for number in sorted(counts):
@@ -277,7 +277,7 @@ class SparkDistributor:
         if folder is not None:
             indices = {name: index for index, name in enumerate(task.streams)}
             files = {
-                (indices[name], result.file) for result in results for name in result.result.counts
+                (indices[name], output.file) for output in results for name in output.result.counts
             }
             publish_files(str(folder), files)
         return results

@@ -262,7 +262,7 @@ class BatchWriter:
     @property
     def state_before(self) -> str | None:
         """The newest state (JSON) that earlier runs stored in this run's tables, or None."""
-        markers = [marker.earlier_metadata for marker in self._tables.values()]
+        markers = [progress.earlier_metadata for progress in self._tables.values()]
         last = find_latest_metadata(
             marker for marker in markers if marker and marker.job in self._run.jobs
         )

@@ -76,7 +76,7 @@ def suggest_faster_start(report: Report, config: Mapping[str, Any]) -> Iterator[
     total = report.as_dict()["seconds"]
     if start < max(_MIN_SECONDS, total / 2):
         return
-    rows = sum(stream.received for stream in report.streams().values())
+    rows = sum(counts.received for counts in report.streams().values())
     if advice := "; ".join(_find_faster_settings(rows, config)):
         yield f"The start of Spark took {start:.0f} of {total:.0f} s. To start faster: {advice}."
 

@@ -51,7 +51,7 @@ def list_folders(spark: SparkSession, address: str) -> list[str]:
         folder = _require_local_path(address)
         if not folder.is_dir():
             return []
-        return sorted(status.name for status in folder.iterdir() if status.is_dir())
+        return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     system, path = _get_hadoop_objects(spark, address)
     if not system.exists(path):
         return []

@@ -135,10 +135,10 @@ def _find_value_path(reason: str, table_schema: TableSchema) -> tuple[str, ...]:
 
     Example: "price: not a number" -> ``("price",)``.
     """
-    columns = [column_ for column_ in table_schema.columns if _mentions(reason, column_.source)]
+    columns = [column for column in table_schema.columns if _mentions(reason, column.source)]
     if not columns:
         return ()
-    column = max(columns, key=lambda column_: len(column_.source))
+    column = max(columns, key=lambda column: len(column.source))
     return tuple(column.path or (column.source,))
 
 
