@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import checks
-from tests.bench.measure import Program, in_turns, run
+from tests.bench.measure import Program, run, run_in_turns
 from tests.bench.programs import generator
 from tests.bench.programs_under_test import our_program, peer_program, write_json
 from tests.bench.table import Row
@@ -35,7 +35,7 @@ def spec(folder: Path, _records: int, rounds: int) -> Iterator[Row]:
     for name, setting in (("ours", "api_url"), (CDK, "records")):
         run(programs[name], folder / "spec")
         checks.check_setting(name, folder / "spec", setting)
-    runs = in_turns(programs, rounds * 3)
+    runs = run_in_turns(programs, rounds * 3)
     yield Row("source, spec", CDK, runs["ours"].cpu, runs[CDK].cpu, "of theirs", 0.2)
 
 
@@ -52,7 +52,7 @@ def read(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         run(program, folder / "output")
         rows = checks.read_airbyte_records(folder / "output", "narrow")
         checks.compare_rows(name, rows, generator.narrow(records))
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     title = f"source, {records:,} records of 8 columns"
     yield Row(title, CDK, runs["ours"].cpu, runs[CDK].cpu, "times less", 3)
 
@@ -90,7 +90,7 @@ def write(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     for name, program in programs.items():
         run(program)
         run(peer_program("dlt", "check_delta.py", str(folder / name), "narrow", str(records)))
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     title = f"destination, {records:,} records to Delta Lake"
     yield Row(title, SINGER, runs["ours"].cpu, runs[SINGER].cpu, "of theirs", 1.15)
     own_cpu = runs["ours"].own_cpu, runs[SINGER].own_cpu

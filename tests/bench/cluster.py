@@ -33,7 +33,7 @@ from tests.bench.process_roles import RoleWatcher, Usage
 from tests.bench.programs import generator
 from tests.bench.programs_under_test import PROGRAMS, ROOT, our_program, write_json
 from tests.bench.table import Row
-from tests.cluster.standalone import Standalone
+from tests.cluster.standalone import StandaloneCluster
 
 __all__ = ["cpu", "hundred_executors", "load", "many_partitions", "slow_pages"]
 
@@ -51,7 +51,7 @@ TAP = "partitioned_tap:PartitionedTap"
 class Cluster:
     """A cluster, and the folder for the files of its runs."""
 
-    spark: Standalone
+    spark: StandaloneCluster
     folder: Path
 
     @property
@@ -88,7 +88,7 @@ def start_cluster(folder: Path, slots: int = SLOTS) -> Iterator[Cluster]:
     """Start two workers whose Python path contains the programs of benchmarks."""
     paths = os.pathsep.join((str(ROOT), str(PROGRAMS)))
     environ = {"PYTHONPATH": paths, "LOGLEVEL": "WARNING"}
-    with Standalone(folder / "cluster", cores=slots, environ=environ) as spark:
+    with StandaloneCluster(folder / "cluster", cores=slots, environ=environ) as spark:
         yield Cluster(spark, folder)
 
 
@@ -346,8 +346,10 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable, "LOGLEVEL": level}
 
 
-def _supervisor_pids(spark: Standalone) -> list[int]:
-    return [worker.supervisor.pid for worker in spark.all if worker.supervisor is not None]
+def _supervisor_pids(spark: StandaloneCluster) -> list[int]:
+    return [
+        worker.supervisor.pid for worker in spark.started_workers if worker.supervisor is not None
+    ]
 
 
 def _check_table(path: Path, parts: int, records: int) -> None:

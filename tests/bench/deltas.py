@@ -24,7 +24,7 @@ from tests.bench.loads import (
     singer_load,
     write_tap_output,
 )
-from tests.bench.measure import Program, Runs, in_turns, run
+from tests.bench.measure import Program, Runs, run, run_in_turns
 from tests.bench.programs_under_test import PROGRAMS, our_program, write_json
 from tests.bench.table import Row
 
@@ -70,7 +70,7 @@ def _compare_loaders(
     check_delta(folder / OURS, case, records)
     run(programs[DLT])
     check_delta(folder / "dlt", case, theirs)
-    runs, factor = in_turns(programs, rounds), records / theirs
+    runs, factor = run_in_turns(programs, rounds), records / theirs
     title = f"target, {records:,} records of {columns} to a new Delta table"
     limits = {SINGER: (1 / 3, 1), DLT: DLT_LIMITS.get(case, (0.625, 1))}
     for name, (cpu_limit, wall_limit) in limits.items():
@@ -100,7 +100,7 @@ def _compare_appends(
     for layout, settings in layouts.items():
         programs[layout] = _our_append(folder, case, layout, settings, feed)
     programs[DLT] = _dlt_append(folder, case, feed)
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     for name in (*layouts, "dlt"):
         _check_rows(folder / name, case, records + VERSIONS * 100)
     title = f"target, {records:,} records into a Delta table of {VERSIONS} versions"
@@ -151,7 +151,7 @@ def streams(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         OURS: _our_load(folder, feed, report=str(report), **_APPEND),
         LOOP: our_program("spark_loop.py", str(tables), feed=feed, before=remover(tables)),
     }
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     _check_streams(report, folder / OURS, records)
     title = f"target, {STREAMS} streams of {records // STREAMS} records to new Delta tables"
     yield Row(title, LOOP, runs[OURS].wall, runs[LOOP].wall, "of theirs", 0.6, "wall s")

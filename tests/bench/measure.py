@@ -23,7 +23,7 @@ from statistics import median
 
 from tests.process_memory import read_peak_memory
 
-__all__ = ["Cost", "Program", "Runs", "in_turns", "run"]
+__all__ = ["Cost", "Program", "Runs", "run", "run_in_turns"]
 
 _POLL_SECONDS = 0.02
 _ORPHAN_SECONDS = 60.0
@@ -99,7 +99,7 @@ class ProgramFailedError(Exception):
     """A program failed, so that its figures would mean nothing."""
 
 
-def in_turns(programs: Mapping[str, Program], rounds: int) -> dict[str, Runs]:
+def run_in_turns(programs: Mapping[str, Program], rounds: int) -> dict[str, Runs]:
     """Run each program ``rounds`` times, one after the other in every round."""
     costs: dict[str, list[Cost]] = {name: [] for name in programs}
     for _ in range(rounds):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import checks
-from tests.bench.measure import Program, in_turns, run
+from tests.bench.measure import Program, run, run_in_turns
 from tests.bench.programs_under_test import (
     ROOT,
     MissingPeerError,
@@ -78,7 +78,7 @@ def postgres(folder: Path, records: int, rounds: int) -> Iterator[Row]:
             output = folder / "output"
             run(program, output)
             checks.compare_rows(name, checks.read_singer_records(output, STREAM), _rows(records))
-        runs = in_turns(programs, rounds)
+        runs = run_in_turns(programs, rounds)
     title = f"PostgreSQL tap, {records:,} rows of {len(COLUMNS)} columns"
     yield Row(title, "MeltanoLabs' tap", runs["ours"].cpu, runs[PEER].cpu, "times less", 5)
     memory = runs["ours"].rss / MEBIBYTE, runs[PEER].rss / MEBIBYTE
@@ -101,7 +101,7 @@ def postgres_log(folder: Path, records: int, rounds: int) -> Iterator[Row]:
                 output = folder / "output"
                 run(programs[name], output)
                 checks.compare_rows(name, read(output), _log_rows(records))
-            runs = in_turns(programs, rounds)
+            runs = run_in_turns(programs, rounds)
         finally:
             database.run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
     title = f"PostgreSQL tap, {records:,} changes in the log"

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from tests.bench import checks
-from tests.bench.measure import Program, in_turns, run
+from tests.bench.measure import Program, run, run_in_turns
 from tests.bench.page_server import serve_pages
 from tests.bench.programs import generator
 from tests.bench.programs_under_test import bare_program, our_program, peer_program, write_json
@@ -33,11 +33,11 @@ def rest(folder: Path, records: int, rounds: int) -> Iterator[Row]:
                 name, checks.read_singer_records(output, "narrow"), generator.narrow(records)
             )
         programs[BARE] = bare_program("bare_rest.py", url)
-        runs = in_turns(programs, rounds)
+        runs = run_in_turns(programs, rounds)
         title = f"REST tap, {records:,} records in pages of 100"
         yield Row(title, SINGER, runs["ours"].cpu, runs[SINGER].cpu, "times less", 4)
         yield Row(title, BARE, runs["ours"].cpu, runs[BARE].cpu, "of theirs")
-        runs = in_turns(_both_taps("--config", config, "--discover"), rounds * 3)
+        runs = run_in_turns(_both_taps("--config", config, "--discover"), rounds * 3)
         cpu = runs["ours"].cpu, runs[SINGER].cpu
         yield Row("REST tap, --discover", SINGER, *cpu, "of theirs", 0.75)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.loads import replace_folder
-from tests.bench.measure import Program, in_turns, run
+from tests.bench.measure import Program, run, run_in_turns
 from tests.bench.programs_under_test import PROGRAMS, our_program, peer_program, write_json
 from tests.bench.table import Row
 
@@ -63,7 +63,7 @@ def upserts(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     }
     for name, tables in folders.items():
         programs[name] = load_first(programs[name], tables, first, second)
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     for tables in folders.values():
         check_rows(tables, STREAMS, records)
     prefix = f"target, {STREAMS} x {records} rows upserted into existing Delta tables"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import checks
-from tests.bench.measure import Program, Runs, in_turns, run
+from tests.bench.measure import Program, Runs, run, run_in_turns
 from tests.bench.programs import generator
 from tests.bench.programs_under_test import bare_program, our_program, peer_program, write_json
 from tests.bench.table import Row
@@ -39,7 +39,7 @@ def narrow(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         output = folder / "output"
         run(program, output)
         checks.compare_rows(name, readers[name](output), generator.narrow(records))
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     title = f"tap, {records:,} records of 8 columns"
     yield _compare_cpu(title, SINGER, runs, 12)
     yield _compare_cpu(title, MSGSPEC, runs, 8)
@@ -70,7 +70,7 @@ def nested(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         checks.compare_rows(
             name, checks.read_singer_records(output, "nested"), generator.nested(records)
         )
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     title = f"tap, {records:,} records of 8 columns, nested objects in one"
     yield _compare_cpu(title, SINGER, runs, 15)
     yield Row(title, BARE, runs["ours"].cpu, runs[BARE].cpu, "of theirs", 1.7)
@@ -93,7 +93,7 @@ def hooks(folder: Path, records: int, rounds: int) -> Iterator[Row]:
             checks.compare_rows(
                 name, checks.read_singer_records(output, stream), generator.narrow(records)
             )
-        runs = in_turns(programs, rounds)
+        runs = run_in_turns(programs, rounds)
         yield _compare_cpu(f"tap that overrides {hook}, {records:,} records", SINGER, runs, limit)
 
 
@@ -112,7 +112,7 @@ def wide(folder: Path, records: int, rounds: int) -> Iterator[Row]:
             run(program, output)
             rows = checks.read_singer_records(output, "wide")
             checks.compare_rows(name, rows, _drop_fields(generator.wide(records), deselected))
-        runs = in_turns(programs, rounds)
+        runs = run_in_turns(programs, rounds)
         title = f"tap, {records:,} records of 60 columns{selection}"
         yield _compare_cpu(title, SINGER, runs, 10)
 
@@ -133,7 +133,7 @@ def maps(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         run(program, output)
         rows = checks.read_singer_records(output, "narrow")
         checks.compare_rows(name, rows, _map_records(records))
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     title = f"tap, {records:,} records, a filter and three expressions"
     yield _compare_cpu(title, SINGER, runs, 3)
 
@@ -161,7 +161,7 @@ def partitions(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     }
     _check_partitions(programs["many"], folder, "partitioned", many, 10)
     _check_partitions(programs["one"], folder, "partitioned", 1, records)
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     start = runs["empty"].cpu
     many_cpu, few_cpu, one_cpu = (runs[name].cpu for name in ("many", "few", "one"))
     title = f"tap, {many:,} partitions of 10"
@@ -183,7 +183,7 @@ def children(folder: Path, records: int, rounds: int) -> Iterator[Row]:
     }
     for name, parents in (("ours", few), ("many", many), (SINGER, few)):
         _check_partitions(programs[name], folder, "child", parents, 10)
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     start = runs["empty"].cpu
     few_cpu, many_cpu = runs["ours"].cpu, runs["many"].cpu
     title, fewer = f"tap, {many:,} parents with 10 children", f"{few:,} parents"
@@ -204,7 +204,7 @@ def discover(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
         }
         for program in programs.values():
             run(program)
-        runs = in_turns(programs, rounds * 3)
+        runs = run_in_turns(programs, rounds * 3)
         cpu = runs["ours"].cpu, runs[SINGER].cpu
         yield Row(f"small tap, {flag}", SINGER, *cpu, "of theirs", limit)
 

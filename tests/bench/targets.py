@@ -15,7 +15,7 @@ from tests.bench.loads import (
     singer_load,
     write_tap_output,
 )
-from tests.bench.measure import Program, Runs, in_turns, run
+from tests.bench.measure import Program, Runs, run, run_in_turns
 from tests.bench.programs_under_test import bare_program, our_program, peer_program, write_json
 from tests.bench.table import Row
 
@@ -37,7 +37,7 @@ def python_process(folder: Path, records: int, rounds: int) -> Iterator[Row]:
         config = _write_config(folder, "spool", {})
         programs["ours" + size] = our_program("spool_only.py", "--config", config, feed=feed)
         programs["bare" + size] = bare_program("bare_split.py", feed=feed)
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     cpu = {name: program_runs.cpu for name, program_runs in runs.items()}
     title = f"target, Python process without commits, {records:,} records"
     yield Row(title, SPLIT, cpu["ours"], cpu["bare"], "of theirs")
@@ -61,7 +61,7 @@ def _load(folder: Path, case: str, records: int, rounds: int) -> Iterator[Row]:
         DLT: dlt_load(folder, feed, case, "parquet"),
     }
     _check(programs, folder, case, records)
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     columns = ", nested objects in one column" if case == "nested" else ""
     for name, limit in (("ours", 0.75), ("ours, small_runs", 0.6)):
         title = f"target, {records:,} records to Parquet{columns}{name.removeprefix('ours')}"
@@ -80,7 +80,7 @@ def long_load(folder: Path, records: int, rounds: int, *, scaled_from: int = 0) 
         "bare": bare_program("bare_split.py", feed=feed),
     }
     _check({"ours": programs["ours"]}, folder, "narrow", records)
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     theirs = runs[SINGER].cpu * (records / scaled_from if scaled_from else 1)
     title = f"target, {records:,} records to Parquet"
     peer = f"{SINGER}, scaled from {scaled_from:,}" if scaled_from else SINGER
@@ -99,7 +99,7 @@ def start(_folder: Path, _records: int, rounds: int) -> Iterator[Row]:
         }
         for program in programs.values():
             run(program)
-        runs = in_turns(programs, rounds * 3)
+        runs = run_in_turns(programs, rounds * 3)
         yield Row(f"target, {flag}", SINGER, runs["ours"].cpu, runs[SINGER].cpu, "of theirs")
 
 
@@ -115,7 +115,7 @@ def count(folder: Path, records: int, rounds: int) -> Iterator[Row]:
             SDK, _COUNTING, "--config", config, feed=feed, environment=_select_sdk(SDK)
         ),
     }
-    runs = in_turns(programs, rounds)
+    runs = run_in_turns(programs, rounds)
     title = f"counting target, {records:,} records validated"
     yield Row(title, SDK, runs["ours"].cpu, runs[SDK].cpu, "times less", 10)
 

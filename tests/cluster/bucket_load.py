@@ -35,7 +35,7 @@ class BucketLoad(Load):
         settings["spark"] = {**self.server.spark, **settings.get("spark", {})}
         if self.on_cluster:
             settings["master"] = self.cluster.master
-            settings["spark"] |= self.cluster.spark
+            settings["spark"] |= self.cluster.small_application_conf
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.json"
         path.write_text(json.dumps({key: value for key, value in settings.items() if value}))

@@ -17,12 +17,17 @@ from typing import Final
 from typing_extensions import Self
 
 from target_spark.spark.jars import format_conf
-from tests.cluster.standalone import _end, _home, _start_supervised, _until
+from tests.cluster.standalone import (
+    _get_spark_home,
+    _start_supervised,
+    _stop_supervisor,
+    _wait_until,
+)
 
 __all__ = ["ConnectServer"]
 
 _SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @dataclass
@@ -69,19 +74,19 @@ class ConnectServer:
         """Start the server, the first time or again, at the same address."""
         self._starts += 1
         self.log.parent.mkdir()
-        command = [str(_home() / "bin" / "spark-submit"), "--class", _SERVER]
+        command = [str(_get_spark_home() / "bin" / "spark-submit"), "--class", _SERVER]
         for key, value in self._conf().items():
             command += ["--conf", f"{key}={value}"]
         environ = {"SPARK_LOCAL_DIRS": str(self.folder / "local"), "SPARK_DAEMON_MEMORY": "1g"}
         if self.python:
             environ["PYSPARK_PYTHON"] = self.python
         self._supervisor = _start_supervised(command, self.log.parent, environ)
-        _until(self._is_up, 600, self._read_log)
+        _wait_until(self._is_up, 600, self._read_log)
 
     def kill(self) -> None:
         """Kill the server with SIGKILL."""
         if self._supervisor is not None:
-            _end(self._supervisor)
+            _stop_supervisor(self._supervisor)
         self._supervisor = None
 
     def _is_up(self) -> bool:
@@ -95,7 +100,7 @@ class ConnectServer:
     def _conf(self) -> dict[str, str]:
         conf = {
             "spark.master": "local[2]",
-            "spark.driver.extraJavaOptions": _SMALL,
+            "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

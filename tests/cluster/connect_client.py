@@ -17,7 +17,7 @@ import pytest
 
 from tests.peers import missing_reason, peer_python
 
-__all__ = ["PEER", "Client", "encode_lines", "needs_connect"]
+__all__ = ["PEER", "ConnectClient", "encode_lines", "needs_connect"]
 
 ROOT: Final = Path(__file__).parents[2]
 PEER: Final = peer_python("spark_connect")
@@ -28,7 +28,7 @@ needs_connect = pytest.mark.skipif(PEER is None, reason=missing_reason("spark_co
 """The mark of tests that run such a client."""
 
 
-class Client:
+class ConnectClient:
     """Run the target with one configuration in one folder."""
 
     def __init__(self, folder: Path, url: str, table_format: str = "delta", **kwargs: Any) -> None:

@@ -26,9 +26,9 @@ from tests.cluster.standalone import list_descendants
 from tests.cluster.tables import read_tables
 
 if TYPE_CHECKING:
-    from tests.cluster.standalone import Standalone
+    from tests.cluster.standalone import StandaloneCluster
 
-__all__ = ["FinishedRun", "Job", "RunProcess", "differences", "ordered", "wait_until"]
+__all__ = ["FinishedRun", "Job", "RunProcess", "compare_tables", "sort_bookmarks", "wait_until"]
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE: Final = 1800
@@ -63,7 +63,7 @@ class Job:
     """A tap, a target and the folder of their tables; ``cluster`` runs it when distributed."""
 
     folder: Path
-    cluster: Standalone
+    cluster: StandaloneCluster
     config: dict[str, Any] = field(default_factory=dict)
     target: dict[str, Any] = field(default_factory=dict)
     tap: str = FAULTY
@@ -87,9 +87,9 @@ class Job:
         return Faults(self.folder / "faults")
 
     @property
-    def alone(self) -> Job:
+    def one_machine_job(self) -> Job:
         """The same job in another folder, for one machine."""
-        folder = self.folder.with_name(f"{self.folder.name}-alone")
+        folder = self.folder.with_name(f"{self.folder.name}-one-machine")
         config = dict(self.config)
         if self.tap == FAULTY:
             config["faults"] = str(folder / "faults")
@@ -104,7 +104,11 @@ class Job:
 
     def start(self, name: str = "run", **target: Any) -> RunProcess:
         """Start a run on the cluster; its output goes to files with that name."""
-        spark = {**self.cluster.spark, **SMALL, "spark.executorEnv.PYTHONPATH": self._path()}
+        spark = {
+            **self.cluster.small_application_conf,
+            **SMALL,
+            "spark.executorEnv.PYTHONPATH": self._path(),
+        }
         staging = self.folder / "staging"
         staging.mkdir(exist_ok=True)
         settings = self._target_settings(
@@ -270,8 +274,8 @@ def wait_until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
         time.sleep(0.05)
 
 
-def ordered(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the bookmarks of a state with sorted partitions."""
+def sort_bookmarks(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bookmarks of a state, with their partitions sorted by context."""
     return {
         stream: {
             **bookmark,
@@ -283,14 +287,16 @@ def ordered(state: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def differences(job: Job, other: Job, streams: tuple[str, ...]) -> dict[str, Any]:
+def compare_tables(job: Job, other: Job, streams: tuple[str, ...]) -> dict[str, Any]:
     """Return the differences between two jobs' tables, by stream, and between their states."""
     by_stream: dict[str, Any] = {}
     for stream in streams:
         rows, expected = job.rows(stream), other.rows(stream)
         if rows != expected:
             by_stream[stream] = {"more": rows - expected, "less": expected - rows}
-    if (actual_state := ordered(job.state())) != (expected_state := ordered(other.state())):
+    if (actual_state := sort_bookmarks(job.state())) != (
+        expected_state := sort_bookmarks(other.state())
+    ):
         by_stream["state"] = {"is": actual_state, "should be": expected_state}
     return by_stream
 

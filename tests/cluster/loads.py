@@ -18,7 +18,7 @@ from tests.cluster.tables import read_tables
 from tests.target.loader.table_counts import checked_counts
 
 if TYPE_CHECKING:
-    from tests.cluster.standalone import Standalone
+    from tests.cluster.standalone import StandaloneCluster
 
 __all__ = ["Load", "TargetProcess", "record", "schema", "state"]
 
@@ -63,7 +63,7 @@ class Load:
     """One job: its folder, the cluster and its settings."""
 
     folder: Path
-    cluster: Standalone
+    cluster: StandaloneCluster
     form: str = "delta"
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class Load:
             **self.settings,
             **kwargs,
         }
-        settings["spark"] = {**self.cluster.spark, **settings.get("spark", {})}
+        settings["spark"] = {**self.cluster.small_application_conf, **settings.get("spark", {})}
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "config.json"
         path.write_text(json.dumps({key: value for key, value in settings.items() if value}))

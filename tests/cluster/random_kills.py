@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.jobs import ROOT, FinishedRun, Job, RunProcess, differences, wait_until
-from tests.cluster.standalone import Standalone
+from tests.cluster.jobs import ROOT, FinishedRun, Job, RunProcess, compare_tables, wait_until
+from tests.cluster.standalone import StandaloneCluster
 
 __all__ = ["SOURCES", "Scenario", "main"]
 
@@ -79,7 +79,7 @@ class Scenario:
     """One job that is killed a few times, and then runs to its end."""
 
     def __init__(
-        self, cluster: Standalone, folder: Path, source: Source, form: str, seed: str
+        self, cluster: StandaloneCluster, folder: Path, source: Source, form: str, seed: str
     ) -> None:
         """Prepare the job; ``seed`` decides all choices."""
         self.chance = random.Random(seed)
@@ -93,17 +93,17 @@ class Scenario:
 
     def run(self, deaths: int) -> None:
         """Kill ``deaths`` runs, finish the job, and compare it with a run on one machine."""
-        alone = self.job.alone
-        alone.pipe().check()
+        one_machine_job = self.job.one_machine_job
+        one_machine_job.pipe().check()
         expected = {
-            stream: list(map(json.loads, alone.rows(stream).elements()))
+            stream: list(map(json.loads, one_machine_job.rows(stream).elements()))
             for stream in self.source.cursors
         }
         for _ in range(deaths):
             self._run_and_kill()
             self._check_not_ahead(expected)
         self.job.run().check()
-        difference = differences(self.job, alone, self.source.streams)
+        difference = compare_tables(self.job, one_machine_job, self.source.streams)
         assert difference == {}, difference
         assert self.job.list_staging() == []
 
@@ -125,7 +125,7 @@ class Scenario:
         if not was_alive:
             self._usual = min(self._usual, seconds)
         _check_code(victim if was_alive else "nobody", result)
-        for index, worker in enumerate(cluster.all):
+        for index, worker in enumerate(cluster.started_workers):
             if not worker.alive:
                 cluster.restart_worker(index)
         wait_until(lambda: not cluster.applications())
@@ -180,7 +180,7 @@ def _kill_reader(running: RunProcess, chance: random.Random) -> None:
 
 
 def _kill_worker(running: RunProcess, chance: random.Random) -> None:
-    running.job.cluster.kill_worker(chance.randrange(len(running.job.cluster.all)))
+    running.job.cluster.kill_worker(chance.randrange(len(running.job.cluster.started_workers)))
 
 
 def _tell_to_end(running: RunProcess, _: random.Random) -> None:
@@ -228,7 +228,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Told to end."))
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="kills-") as folder, contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(Standalone(Path(folder) / "standalone"))
+        cluster = stack.enter_context(StandaloneCluster(Path(folder) / "standalone"))
         for name in SOURCES if options.source == "all" else [options.source]:
             source = _served(SOURCES[name], stack)
             for number in range(options.scenarios):

@@ -19,12 +19,12 @@ class RateLimitedServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, a_second: int) -> None:
-        """Answer ``a_second`` requests in any one second."""
+    def __init__(self, requests_per_second: int) -> None:
+        """Create a server that answers this many requests in any period of a second."""
         super().__init__(("127.0.0.1", 0), _Handler)
         self.refused = 0
-        self._a_second = a_second
-        self._answered: deque[float] = deque()
+        self._requests_per_second = requests_per_second
+        self._answer_times: deque[float] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -32,14 +32,14 @@ class RateLimitedServer(ThreadingHTTPServer):
         """The server's address."""
         return f"http://127.0.0.1:{self.server_port}"
 
-    def admits(self) -> bool:
-        """Return True if a request is answered now."""
+    def take_slot(self) -> bool:
+        """Return True if a request may be answered now; count it, or else as refused."""
         with self._lock:
             now = time.monotonic()
-            while self._answered and self._answered[0] <= now - 1:
-                self._answered.popleft()
-            if len(self._answered) < self._a_second:
-                self._answered.append(now)
+            while self._answer_times and self._answer_times[0] <= now - 1:
+                self._answer_times.popleft()
+            if len(self._answer_times) < self._requests_per_second:
+                self._answer_times.append(now)
                 return True
             self.refused += 1
             return False
@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: RateLimitedServer
 
     def do_GET(self) -> None:
-        if not self.server.admits():
+        if not self.server.take_slot():
             self.send_response(429)
             self.send_header("Retry-After", "1")
             self.send_header("Content-Length", "0")

@@ -27,16 +27,16 @@ from typing import Any, Final
 
 from typing_extensions import Self
 
-__all__ = ["Standalone", "Worker", "list_descendants"]
+__all__ = ["StandaloneCluster", "Worker", "list_descendants"]
 
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
-_PYTHON: Final = b"pyspark.daemon"
-_SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_AT: Final = re.compile(r"Starting Spark master at (spark://[\d.]+:\d+)")
-_UI: Final = re.compile(r"Bound MasterWebUI to [^\n]* started at (http://[\w.-]+:\d+)")
-_PATIENCE: Final = 300.0
+_PYTHON_WORKER: Final = b"pyspark.daemon"
+_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_MASTER_URL: Final = re.compile(r"Starting Spark master at (spark://[\d.]+:\d+)")
+_WEB_UI_URL: Final = re.compile(r"Bound MasterWebUI to [^\n]* started at (http://[\w.-]+:\d+)")
+_WAIT_SECONDS: Final = 300.0
 _STOP_SECONDS: Final = 60.0
 _CHILD_SUBREAPER: Final = 36
 """Option of prctl: an orphaned grandchild becomes this process's child."""
@@ -47,7 +47,7 @@ class Worker:
     """One worker, running or dead; ``folder`` has the files of it and its executors."""
 
     folder: Path
-    through: Sequence[str] = ()
+    command_prefix: Sequence[str] = ()
     supervisor: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,24 +62,28 @@ class Worker:
 
     def executors(self) -> list[int]:
         """Return the process ids of its executors' JVMs, the oldest first."""
-        return self._below(_EXECUTOR)
+        return self._find_processes(_EXECUTOR)
 
     def pythons(self) -> list[int]:
         """Return the process ids of its executors' Python workers, and of their parents."""
-        return self._below(_PYTHON)
+        return self._find_processes(_PYTHON_WORKER)
 
-    def _below(self, word: bytes) -> list[int]:
+    def _find_processes(self, command_part: bytes) -> list[int]:
         if self.supervisor is None:
             return []
-        return sorted(pid for pid in list_descendants(self.supervisor.pid) if word in _command(pid))
+        return sorted(
+            pid
+            for pid in list_descendants(self.supervisor.pid)
+            if command_part in _read_command_line(pid)
+        )
 
 
 @dataclass
-class Standalone:
+class StandaloneCluster:
     """A master and ``workers`` workers of ``cores`` cores each, as a context manager.
 
     ``memory`` is what a worker offers to executors. ``environ`` is added to the workers'
-    environment; ``through`` is a command prefix that starts a worker in another way; ``hosts``
+    environment; ``command_prefix`` is put before the command of each worker; ``hosts``
     are the addresses of the workers in rotation, which Spark takes for different machines.
     ``conf`` goes to the ``spark-defaults.conf`` of the master and the workers. ``folder`` is
     created; the caller removes it.
@@ -90,13 +94,13 @@ class Standalone:
     cores: int = 2
     memory: str = "4g"
     environ: Mapping[str, str] = field(default_factory=dict)
-    through: Sequence[str] = ()
+    command_prefix: Sequence[str] = ()
     python: str = sys.executable
     conf: Mapping[str, str] = field(default_factory=dict)
     hosts: Sequence[str] = ("127.0.0.1",)
-    all: list[Worker] = field(default_factory=list, init=False)
+    started_workers: list[Worker] = field(default_factory=list, init=False)
     master: str = field(default="", init=False)
-    _ui: str = field(default="", init=False)
+    _web_ui: str = field(default="", init=False)
     _supervisor: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
@@ -112,11 +116,11 @@ class Standalone:
         self.stop()
 
     @property
-    def spark(self) -> dict[str, str]:
+    def small_application_conf(self) -> dict[str, str]:
         """Settings for a small application that starts quickly."""
         return {
             "spark.executor.memory": "640m",
-            "spark.executor.extraJavaOptions": _SMALL,
+            "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
             "spark.sql.shuffle.partitions": "2",
         }
 
@@ -127,46 +131,48 @@ class Standalone:
 
     def executors(self) -> list[int]:
         """Return the process ids of all executors' JVMs."""
-        return [pid for worker in self.all for pid in worker.executors()]
+        return [pid for worker in self.started_workers for pid in worker.executors()]
 
     def pythons(self) -> list[int]:
         """Return the process ids of all executors' Python workers, and of their parents."""
-        return [pid for worker in self.all for pid in worker.pythons()]
+        return [pid for worker in self.started_workers for pid in worker.pythons()]
 
-    def wait_for_executors(self, count: int = 1, seconds: float = _PATIENCE) -> list[int]:
+    def wait_for_executors(self, count: int = 1, seconds: float = _WAIT_SECONDS) -> list[int]:
         """Wait for ``count`` executors; return their process ids."""
-        return _until(lambda: pids if len(pids := self.executors()) >= count else None, seconds)
+        return _wait_until(
+            lambda: pids if len(pids := self.executors()) >= count else None, seconds
+        )
 
     def kill_executor(self, index: int = 0) -> int:
         """Kill one executor with SIGKILL; return its process id."""
         pid = self.wait_for_executors(index + 1)[index]
         os.kill(pid, signal.SIGKILL)
-        _until(lambda: pid not in self.executors())
+        _wait_until(lambda: pid not in self.executors())
         return pid
 
     def kill_worker(self, index: int = 0) -> None:
         """Kill a worker and all that it started, as if its machine had failed."""
-        worker = self.all[index]
+        worker = self.started_workers[index]
         if worker.supervisor is not None:
-            _end(worker.supervisor)
+            _stop_supervisor(worker.supervisor)
         worker.supervisor = None
 
-    def add_worker(self, *, through: Sequence[str] = ()) -> Worker:
+    def add_worker(self, *, command_prefix: Sequence[str] = ()) -> Worker:
         """Start one more worker, perhaps with a command prefix, and wait for its registration."""
-        worker = self._begin_worker(through)
+        worker = self._create_worker(command_prefix)
         self.wait_for_workers()
         return worker
 
     def restart_worker(self, index: int = 0) -> None:
         """Restart a worker, and wait for its registration."""
         self.kill_worker(index)
-        self._start_worker(self.all[index])
+        self._start_worker(self.started_workers[index])
         self.wait_for_workers()
 
-    def wait_for_workers(self, seconds: float = _PATIENCE) -> None:
+    def wait_for_workers(self, seconds: float = _WAIT_SECONDS) -> None:
         """Wait until the master has registered all running workers."""
-        count = sum(worker.alive for worker in self.all)
-        _until(lambda: len(self._alive()) == count, seconds, self._read_log)
+        count = sum(worker.alive for worker in self.started_workers)
+        _wait_until(lambda: len(self._list_alive_workers()) == count, seconds, self._read_log)
 
     def applications(self) -> list[str]:
         """Return the names of the applications that the master runs now."""
@@ -174,16 +180,16 @@ class Standalone:
 
     def state(self) -> dict[str, Any]:
         """Return the master's status: workers, activeapps, completedapps."""
-        with urllib.request.urlopen(f"{self._ui}/json/", timeout=10) as answer:  # noqa: S310
-            state_document: dict[str, Any] = json.load(answer)
+        with urllib.request.urlopen(f"{self._web_ui}/json/", timeout=10) as response:  # noqa: S310
+            state_document: dict[str, Any] = json.load(response)
         return state_document
 
     def stop(self) -> None:
         """End all programs."""
-        for index in range(len(self.all)):
+        for index in range(len(self.started_workers)):
             self.kill_worker(index)
         if self._supervisor is not None:
-            _end(self._supervisor)
+            _stop_supervisor(self._supervisor)
         self._supervisor = None
 
     def _start(self) -> None:
@@ -192,48 +198,56 @@ class Standalone:
         self._configure(folder)
         arguments = [_MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         self._supervisor = _start_supervised(
-            [str(_home() / "bin" / "spark-class"), *arguments], folder, {}
+            [str(_get_spark_home() / "bin" / "spark-class"), *arguments], folder, {}
         )
-        self.master = _until(lambda: find_in_log(_AT, self.log), read_log=self._read_log)
-        self._ui = _until(lambda: find_in_log(_UI, self.log), read_log=self._read_log)
+        self.master = _wait_until(
+            lambda: find_in_log(_MASTER_URL, self.log), read_log=self._read_log
+        )
+        self._web_ui = _wait_until(
+            lambda: find_in_log(_WEB_UI_URL, self.log), read_log=self._read_log
+        )
         for _ in range(self.workers):
-            self._begin_worker(self.through)
+            self._create_worker(self.command_prefix)
         self.wait_for_workers()
 
     def _configure(self, folder: Path) -> None:
         """Write ``conf`` into the folder in which a program looks for it."""
-        file = folder / "spark-defaults.conf"
-        file.touch(0o600)
-        file.write_text("".join(f"{key} {value}\n" for key, value in self.conf.items()))
+        conf_file = folder / "spark-defaults.conf"
+        conf_file.touch(0o600)
+        conf_file.write_text("".join(f"{key} {value}\n" for key, value in self.conf.items()))
 
-    def _begin_worker(self, through: Sequence[str]) -> Worker:
-        worker = Worker(self.folder / f"worker-{len(self.all)}", tuple(through))
+    def _create_worker(self, command_prefix: Sequence[str]) -> Worker:
+        worker = Worker(self.folder / f"worker-{len(self.started_workers)}", tuple(command_prefix))
         worker.folder.mkdir()
         self._configure(worker.folder)
-        self.all.append(worker)
+        self.started_workers.append(worker)
         self._start_worker(worker)
         return worker
 
     def _start_worker(self, worker: Worker) -> None:
-        host = self.hosts[self.all.index(worker) % len(self.hosts)]
+        host = self.hosts[self.started_workers.index(worker) % len(self.hosts)]
         arguments = [_WORKER, self.master, "--host", host, "--webui-port", "0"]
         arguments += ["--cores", str(self.cores), "--memory", self.memory]
         arguments += ["--work-dir", str(worker.folder / "work")]
         environ = {"SPARK_LOCAL_DIRS": str(worker.folder / "local"), **self.environ}
-        command = [*worker.through, str(_home() / "bin" / "spark-class"), *arguments]
+        command = [
+            *worker.command_prefix,
+            str(_get_spark_home() / "bin" / "spark-class"),
+            *arguments,
+        ]
         environ.setdefault("PYSPARK_PYTHON", self.python)
         worker.supervisor = _start_supervised(command, worker.folder, environ)
 
-    def _alive(self) -> list[Any]:
+    def _list_alive_workers(self) -> list[Any]:
         return [worker for worker in self.state()["workers"] if worker["state"] == "ALIVE"]
 
     def _read_log(self) -> str:
-        logs = [self.log, *(worker.log for worker in self.all)]
+        logs = [self.log, *(worker.log for worker in self.started_workers)]
         texts = (log.read_text(errors="replace")[-2000:] for log in logs if log.exists())
         return "\n".join(texts)
 
 
-def _home() -> Path:
+def _get_spark_home() -> Path:
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -244,18 +258,18 @@ def _start_supervised(command: Sequence[str], folder: Path, environ: Mapping[str
     """Start a program below its own supervisor; its output goes to ``log`` in the folder."""
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
-        "SPARK_HOME": str(_home()),
+        "SPARK_HOME": str(_get_spark_home()),
         "SPARK_CONF_DIR": str(folder),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": _SMALL,
-        "SPARK_LAUNCHER_OPTS": _SMALL,
+        "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
+        "SPARK_LAUNCHER_OPTS": _JAVA_OPTIONS,
         "LC_ALL": "C.UTF-8",
     }
     if "JAVA_HOME" in os.environ:
         environment["JAVA_HOME"] = os.environ["JAVA_HOME"]
     return subprocess.Popen(
-        [sys.executable, __file__, "--keep", str(folder), *command],
+        [sys.executable, __file__, "--supervise", str(folder), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env={**environment, **environ},
@@ -263,7 +277,7 @@ def _start_supervised(command: Sequence[str], folder: Path, environ: Mapping[str
     )
 
 
-def _end(supervisor: subprocess.Popen[bytes]) -> None:
+def _stop_supervisor(supervisor: subprocess.Popen[bytes]) -> None:
     assert supervisor.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         supervisor.stdin.close()
@@ -275,7 +289,7 @@ def find_in_log(pattern: re.Pattern[str], log: Path) -> str | None:
     return match and match[1]
 
 
-def _until(condition: Any, seconds: float = _PATIENCE, read_log: Any = str) -> Any:
+def _wait_until(condition: Any, seconds: float = _WAIT_SECONDS, read_log: Any = str) -> Any:
     """Wait until a condition is true; return its value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
@@ -298,14 +312,14 @@ def list_descendants(pid: int) -> list[int]:
     return sorted(pids - {pid})
 
 
-def _command(pid: int) -> bytes:
+def _read_command_line(pid: int) -> bytes:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
 
 
 # -------------------------------------------------------------------------- the supervisor
-def _keep(folder: Path, command: list[str]) -> int:
+def _supervise(folder: Path, command: list[str]) -> int:
     """Run a program until standard input or the program ends; leave no process behind."""
     ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
     with (folder / "log").open("wb") as log:
@@ -317,14 +331,14 @@ def _keep(folder: Path, command: list[str]) -> int:
         signal.signal(number, lambda signum, _: signals.append(signum))
     while not signals and child.poll() is None and not select.select([0], [], [], 0.2)[0]:
         pass
-    _kill_all()
+    _kill_descendants()
     return 0
 
 
-def _kill_all() -> None:
+def _kill_descendants() -> None:
     """Kill all descendants of this process, repeatedly until there is none."""
-    while below := list_descendants(os.getpid()):
-        for pid in below:
+    while pids := list_descendants(os.getpid()):
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -334,5 +348,5 @@ def _kill_all() -> None:
 
 
 if __name__ == "__main__":
-    assert sys.argv[1] == "--keep"
-    sys.exit(_keep(Path(sys.argv[2]), sys.argv[3:]))
+    assert sys.argv[1] == "--supervise"
+    sys.exit(_supervise(Path(sys.argv[2]), sys.argv[3:]))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.jobs import Job
-from tests.cluster.standalone import Standalone
-from tests.extract.counting_server import Counting, longest_pause, max_in_period
+from tests.cluster.standalone import StandaloneCluster
+from tests.extract.counting_server import CountingServer, get_longest_pause, get_max_requests
 from tests.server_thread import serve_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
@@ -20,35 +20,35 @@ SLOTS = 4
 
 
 @pytest.fixture
-def source() -> Iterator[Counting]:
-    with serve_in_thread(Counting()) as counting_server:
+def source() -> Iterator[CountingServer]:
+    with serve_in_thread(CountingServer()) as counting_server:
         yield counting_server
 
 
 def create_job(
-    folder: Path, cluster: Standalone, source: Counting, kind: str, **kwargs: str
+    folder: Path, cluster: StandaloneCluster, source: CountingServer, kind: str, **kwargs: str
 ) -> Job:
     return Job(folder / "job", cluster, {"url": source.url, **kwargs}, tap=f"{TAP}:{kind}")
 
 
 def test_rate_limit_applies_to_all_executors_together(
-    standalone: Standalone, source: Counting, tmp_path: Path
+    standalone: StandaloneCluster, source: CountingServer, tmp_path: Path
 ) -> None:
     """Four slots in two executors read one stream at 8 requests a second, 48 contexts in all."""
     create_job(tmp_path, standalone, source, "Crowd").run().check()
-    moments = source.moments("/slow")
+    moments = source.request_times("/slow")
     assert len(moments) == 48
     assert len(source.processes) > 1
-    assert max_in_period(moments) <= 8 + 1 + SLOTS
+    assert get_max_requests(moments) <= 8 + 1 + SLOTS
     assert moments[-1] - moments[0] >= 47 / 8 - 0.5
 
 
 def test_retry_after_delays_all_executors(
-    standalone: Standalone, source: Counting, tmp_path: Path
+    standalone: StandaloneCluster, source: CountingServer, tmp_path: Path
 ) -> None:
     """After a 429 only requests with a permit are sent, until the source accepts more."""
-    source.refuse_once = 10
+    source.retry_after_once = 10
     create_job(tmp_path, standalone, source, "Crowd").run().check()
-    moments = source.moments("/slow")
+    moments = source.request_times("/slow")
     assert len(moments) == 48 + 1
-    assert longest_pause(moments) >= 5
+    assert get_longest_pause(moments) >= 5

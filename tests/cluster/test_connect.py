@@ -20,7 +20,7 @@ from target_spark.config import settings
 from target_spark.storage.commit_retry import FailureKind, classify_failure, first_error_line
 from target_spark.storage.job_lock import JobLock
 from tests.cluster.connect import ConnectServer
-from tests.cluster.connect_client import PEER, Client, encode_lines, needs_connect
+from tests.cluster.connect_client import PEER, ConnectClient, encode_lines, needs_connect
 
 TAP = "tests.cluster.connect_taps:DaysTap"
 PEOPLE = {"id": {"type": "integer"}, "name": {"type": ["null", "string"]}}
@@ -87,7 +87,9 @@ def test_tables_and_states_match_those_of_a_local_spark(
     tmp_path: Path, server: ConnectServer, table_format: str
 ) -> None:
     """A client without a JVM upserts, appends, adds a column and quarantines a row."""
-    client = Client(tmp_path, server.url, table_format, flush_rows=2, add_record_metadata=False)
+    client = ConnectClient(
+        tmp_path, server.url, table_format, flush_rows=2, add_record_metadata=False
+    )
     code, out = client.run(messages())
     assert code == 0, client.errors()
     assert out[-1] == state(2)["value"]
@@ -110,7 +112,7 @@ def test_tables_and_states_match_those_of_a_local_spark(
 def test_overwrite_and_scd2_are_supported(tmp_path: Path, server: ConnectServer) -> None:
     """Rows are replaced once the stream is complete, and versions of rows are kept."""
     modes = {"people": {"write_mode": "overwrite"}, "cars": {"write_mode": "scd2"}}
-    client = Client(tmp_path, server.url, streams=modes, overwrite_on_eof="always")
+    client = ConnectClient(tmp_path, server.url, streams=modes, overwrite_on_eof="always")
     for name in ("old", "new"):
         code, _ = client.run(
             [
@@ -132,7 +134,7 @@ def test_overwrite_and_scd2_are_supported(tmp_path: Path, server: ConnectServer)
 @pytest.mark.peer
 def test_doctor_and_last_state_are_supported(tmp_path: Path, server: ConnectServer) -> None:
     """The doctor checks the server, and the last state is read from the tables."""
-    client = Client(tmp_path, server.url)
+    client = ConnectClient(tmp_path, server.url)
     code, _ = client.run([schema("people", PEOPLE, "id"), record("people", id=1), state(7)])
     assert code == 0, client.errors()
     assert client.run([], "last-state") == (0, states(7))
@@ -150,7 +152,7 @@ def test_command_run_resumes_from_the_tables(tmp_path: Path, server: ConnectServ
     """The tap runs in the client's process, which is logged; the next run resumes."""
     tap = tmp_path / "tap.json"
     arguments = ("run", "--tap", TAP, "--tap-config", str(tap))
-    client = Client(tmp_path, server.url)
+    client = ConnectClient(tmp_path, server.url)
     for last in (2, 3):
         tap.write_text(json.dumps({"last": last}))
         code, out = client.run([], *arguments)
@@ -179,7 +181,7 @@ def test_settings_of_the_server_do_not_change_values(tmp_path: Path) -> None:
 
     times = ["2024-07-01T12:00:00.000001Z", "2024-07-01T12:00:00+02:00", "1500-01-01T00:00:00"]
     with ConnectServer(tmp_path / "server", conf=FALSIFYING) as server:
-        client = Client(tmp_path, server.url, "parquet")
+        client = ConnectClient(tmp_path, server.url, "parquet")
         code, _ = client.run(
             [schema("events", TIMES), *(record("events", at=time) for time in times)]
         )
@@ -256,7 +258,7 @@ def test_unreachable_server_is_an_error_without_its_token(tmp_path: Path) -> Non
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"sc://127.0.0.1:{nobody.getsockname()[1]}"
-        client = Client(tmp_path, f"{url}/;use_ssl=false;x-api=geheim99;token=geheim77")
+        client = ConnectClient(tmp_path, f"{url}/;use_ssl=false;x-api=geheim99;token=geheim77")
         code, out = client.run([schema("people", PEOPLE, "id"), record("people", id=1), state(1)])
     assert (code, out) == (1, [])
     assert url in client.errors()
@@ -321,14 +323,14 @@ def test_server_without_jars_or_settings_is_rejected_with_the_options(
         }.items():
             folder = tmp_path / name
             folder.mkdir()
-            client = Client(folder, bare.url, name)
+            client = ConnectClient(folder, bare.url, name)
             assert client.run(messages) == (1, [])
             assert option in client.errors()
             assert "spark.sql.extensions=" in client.errors()
         folder = tmp_path / "static"
         folder.mkdir()
         static = {"spark.sql.warehouse.dir": "/x", "spark.hadoop.fs.s3a.secret.key": "geheim"}
-        client = Client(folder, bare.url, "parquet", spark=static)
+        client = ConnectClient(folder, bare.url, "parquet", spark=static)
         assert client.run(messages) == (1, [])
         assert all(key in client.errors() for key in static)
         assert "geheim" not in client.errors()
@@ -390,7 +392,9 @@ HEAD = encode_lines([schema("people", PEOPLE, "id"), schema("events", TIMES)])
 def test_server_restart_loses_no_row(tmp_path: Path, table_format: str) -> None:
     """The server is killed during a commit and restarts: the run continues in new sessions."""
     with ConnectServer(tmp_path / "server") as server:
-        client = Client(tmp_path, server.url, table_format, flush_rows=2, max_parallel_commits=2)
+        client = ConnectClient(
+            tmp_path, server.url, table_format, flush_rows=2, max_parallel_commits=2
+        )
         run = client.start()
         reader = Reader(run)
         assert run.stdin is not None
@@ -419,7 +423,7 @@ def test_unavailable_server_ends_the_run_and_the_next_completes(
 ) -> None:
     """No uncommitted row is acknowledged; rows after the last state are sent again."""
     with ConnectServer(tmp_path / "server") as server:
-        client = Client(tmp_path, server.url, flush_rows=2)
+        client = ConnectClient(tmp_path, server.url, flush_rows=2)
         run = client.start()
         reader = Reader(run)
         assert run.stdin is not None
@@ -451,7 +455,7 @@ def test_second_run_is_rejected_and_a_killed_run_resumed(
     tmp_path: Path, server: ConnectServer
 ) -> None:
     """The second run fails at the job lock; after the first is killed, a third resumes."""
-    client = Client(tmp_path, server.url, flush_rows=2)
+    client = ConnectClient(tmp_path, server.url, flush_rows=2)
     first = client.start()
     reader = Reader(first)
     assert first.stdin is not None

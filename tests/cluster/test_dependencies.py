@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.environments import make_empty_environment, pack_environment, zip_package
 from tests.cluster.jobs import Job
-from tests.cluster.standalone import Standalone
+from tests.cluster.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
 
@@ -66,7 +66,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def create_job(folder: Path, cluster: Standalone, package: Path, **spark: str) -> Job:
+def create_job(folder: Path, cluster: StandaloneCluster, package: Path, **spark: str) -> Job:
     """Return a job whose driver has the tap, and whose executors do not."""
     return Job(
         folder / "job",
@@ -88,7 +88,7 @@ def check_numbers(job: Job, python: str) -> None:
 
 
 def test_tap_in_a_zip_is_shipped_to_executors_with_tap_core(
-    standalone: Standalone, package: Path, tmp_path: Path
+    standalone: StandaloneCluster, package: Path, tmp_path: Path
 ) -> None:
     """`spark.submit.pyFiles` ships it; the executors have `tap_core` and not the tap."""
     box = zip_package(package, tmp_path / "tap_boxed.zip")
@@ -98,7 +98,7 @@ def test_tap_in_a_zip_is_shipped_to_executors_with_tap_core(
 
 
 def test_tap_missing_on_executors_is_an_error(
-    standalone: Standalone, package: Path, tmp_path: Path
+    standalone: StandaloneCluster, package: Path, tmp_path: Path
 ) -> None:
     """The error says what is missing and where; nothing is loaded."""
     result = create_job(tmp_path, standalone, package).run().check(1)
@@ -107,16 +107,16 @@ def test_tap_missing_on_executors_is_an_error(
 
 
 @pytest.fixture(scope="module")
-def blank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+def blank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     """Start a cluster whose Python has no packages, not even `tap_core`."""
     folder = tmp_path_factory.mktemp("blank")
     python = str(make_empty_environment(folder / "python"))
-    with Standalone(folder / "cluster", workers=1, python=python) as cluster:
+    with StandaloneCluster(folder / "cluster", workers=1, python=python) as cluster:
         yield cluster
 
 
 def test_packed_environment_is_shipped_to_executors_without_packages(
-    blank: Standalone, package: Path, tmp_path: Path
+    blank: StandaloneCluster, package: Path, tmp_path: Path
 ) -> None:
     """`spark.archives` ships it, `spark.pyspark.python` names its Python."""
     archive = pack_environment(package, tmp_path / "environment.tar.gz")
@@ -130,7 +130,7 @@ def test_packed_environment_is_shipped_to_executors_without_packages(
 
 
 def test_executors_without_tap_core_load_nothing(
-    blank: Standalone, package: Path, tmp_path: Path
+    blank: StandaloneCluster, package: Path, tmp_path: Path
 ) -> None:
     """Without the environment the run fails, and no row is acknowledged."""
     spark = {"spark.pyspark.python": blank.python}

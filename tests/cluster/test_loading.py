@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.loads import Load, batch, record, schema, state
-from tests.cluster.standalone import Standalone
+from tests.cluster.standalone import StandaloneCluster
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +18,7 @@ FORMATS = ("delta", "iceberg", "parquet")
 
 
 @pytest.mark.thorough
-def test_executors_upsert_rows_with_keys(standalone: Standalone, tmp_path: Path) -> None:
+def test_executors_upsert_rows_with_keys(standalone: StandaloneCluster, tmp_path: Path) -> None:
     """Two commits of one run: the first creates the table, the second merges into it."""
     load = Load(tmp_path, standalone, settings={"flush_rows": 200})
     first = (record("a", id=n, name="old") for n in range(200))
@@ -40,7 +40,7 @@ def test_executors_upsert_rows_with_keys(standalone: Standalone, tmp_path: Path)
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_write_mode_gives_the_tables_of_one_machine(
-    standalone: Standalone, tmp_path: Path, form: str
+    standalone: StandaloneCluster, tmp_path: Path, form: str
 ) -> None:
     """Append, upsert, overwrite, quarantined rows, changed columns, batch files."""
     streams = {"whole": {"write_mode": "overwrite"}}
@@ -84,7 +84,9 @@ def test_every_write_mode_gives_the_tables_of_one_machine(
 
 
 @pytest.mark.thorough
-def test_doctor_checks_the_folders_on_the_executors(standalone: Standalone, tmp_path: Path) -> None:
+def test_doctor_checks_the_folders_on_the_executors(
+    standalone: StandaloneCluster, tmp_path: Path
+) -> None:
     """`doctor` reports that executors read and write in both folders, and leaves no files."""
     load = Load(tmp_path / "job", standalone)
     process = load.word("doctor")
@@ -104,7 +106,7 @@ def test_cluster_with_authentication_accepts_only_runs_with_its_secret(tmp_path:
         "spark.authenticate.secret": "SECRET-OF-THE-CLUSTER",
         "spark.network.crypto.enabled": "true",
     }
-    with Standalone(tmp_path / "cluster", workers=1, conf=closed) as cluster:
+    with StandaloneCluster(tmp_path / "cluster", workers=1, conf=closed) as cluster:
         load = Load(tmp_path / "job", cluster, settings={"spark": closed})
         with load.running() as run:
             run.send(schema("a", id="integer"), *(record("a", id=n) for n in range(10)))
@@ -140,9 +142,9 @@ def test_folder_missing_on_one_worker_is_rejected_before_any_write(
     apart = tmp_path / hidden
     apart.mkdir()
     private = ["unshare", "--mount", "sh", "-c", f'mount -t tmpfs none {apart} && exec "$@"', "-"]
-    with Standalone(tmp_path / "cluster", workers=1, cores=1) as cluster:
+    with StandaloneCluster(tmp_path / "cluster", workers=1, cores=1) as cluster:
         try:
-            cluster.add_worker(through=private)
+            cluster.add_worker(command_prefix=private)
         except TimeoutError:
             pytest.skip("this system allows no mounts")
         load = Load(tmp_path, cluster)
@@ -157,7 +159,7 @@ def test_folder_missing_on_one_worker_is_rejected_before_any_write(
 
 @pytest.mark.thorough
 def test_unreachable_master_is_an_error_that_names_it(
-    standalone: Standalone, tmp_path: Path
+    standalone: StandaloneCluster, tmp_path: Path
 ) -> None:
     """The run ends, and the error names the setting."""
     load = Load(tmp_path, standalone)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.loads import PATIENCE, Load, TargetProcess, record, schema, state
-from tests.cluster.standalone import Standalone
+from tests.cluster.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -54,7 +54,9 @@ def send_first_round(run: TargetProcess, *streams: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
-def test_killed_executors_lose_no_rows(standalone: Standalone, tmp_path: Path, form: str) -> None:
+def test_killed_executors_lose_no_rows(
+    standalone: StandaloneCluster, tmp_path: Path, form: str
+) -> None:
     """One is killed in each round, at a random moment."""
     chance, streams = random.Random(form), ("log", "kept")
     load = Load(tmp_path, standalone, form, {"flush_rows": ROUND})
@@ -70,7 +72,7 @@ def test_killed_executors_lose_no_rows(standalone: Standalone, tmp_path: Path, f
     check(load, 4, *streams)
 
 
-def test_failed_machine_loses_no_rows(standalone: Standalone, tmp_path: Path) -> None:
+def test_failed_machine_loses_no_rows(standalone: StandaloneCluster, tmp_path: Path) -> None:
     """A worker and its executor are killed, and not restarted during the run."""
     load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
     try:
@@ -89,7 +91,7 @@ def test_failed_machine_loses_no_rows(standalone: Standalone, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("form", "stream"), [("delta", "log"), ("iceberg", "kept")])
 def test_killed_driver_is_resumed_by_the_next_run(
-    standalone: Standalone, tmp_path: Path, form: str, stream: str
+    standalone: StandaloneCluster, tmp_path: Path, form: str, stream: str
 ) -> None:
     """First Python is killed, then Python and the JVM; the next run resumes from the tables."""
     load = Load(tmp_path, standalone, form, {"flush_rows": ROUND})
@@ -120,7 +122,7 @@ def _resumed(load: Load) -> int:
     return int(json.loads(process.stdout))
 
 
-def test_removed_staging_folder_ends_the_run(standalone: Standalone, tmp_path: Path) -> None:
+def test_removed_staging_folder_ends_the_run(standalone: StandaloneCluster, tmp_path: Path) -> None:
     """No staged row is acknowledged; the next run loads them."""
     load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
     with load.running() as run:
@@ -150,7 +152,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_full_staging_folder_is_an_error(
-    standalone: Standalone, tmp_path: Path, small_disk: Path
+    standalone: StandaloneCluster, tmp_path: Path, small_disk: Path
 ) -> None:
     """An executor that cannot write there ends the run; with more space the next run succeeds."""
     # Parquet halves it; as a smaller record, it would be read in Python and not be staged.
@@ -170,7 +172,9 @@ def test_full_staging_folder_is_an_error(
     assert [row["text"] == text for row in load.rows("kept")["kept"]] == [True]
 
 
-def test_second_application_of_a_job_is_rejected(standalone: Standalone, tmp_path: Path) -> None:
+def test_second_application_of_a_job_is_rejected(
+    standalone: StandaloneCluster, tmp_path: Path
+) -> None:
     """The second application fails at the job lock; the first one is not affected."""
     load = Load(tmp_path, standalone, settings={"flush_rows": ROUND})
     second = Load(tmp_path / "second", standalone, settings={"path": str(load.tables)})
@@ -185,7 +189,7 @@ def test_second_application_of_a_job_is_rejected(standalone: Standalone, tmp_pat
 
 
 def test_sigterm_ends_a_run_that_waits_for_executors(
-    standalone: Standalone, tmp_path: Path
+    standalone: StandaloneCluster, tmp_path: Path
 ) -> None:
     """No worker has enough memory, so no commit can be in progress; no row is acknowledged."""
     load = Load(tmp_path, standalone, settings={"spark": {"spark.executor.memory": "64g"}})
@@ -216,9 +220,12 @@ finally:
 """
 
 
-def test_application_ended_by_the_master_is_a_failure(standalone: Standalone) -> None:
+def test_application_ended_by_the_master_is_a_failure(standalone: StandaloneCluster) -> None:
     """Spark stops, and its JVM continues without a cluster."""
-    arguments = [standalone.master, *(f"{key}={text}" for key, text in standalone.spark.items())]
+    arguments = [
+        standalone.master,
+        *(f"{key}={text}" for key, text in standalone.small_application_conf.items()),
+    ]
     process = subprocess.run(
         [sys.executable, "-c", ENDED, *arguments],
         check=True,
@@ -265,12 +272,14 @@ finally:
 """
 
 
-def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_path: Path) -> None:
+def test_rows_of_a_lost_executor_are_counted_once(
+    standalone: StandaloneCluster, tmp_path: Path
+) -> None:
     """Lost shuffle files are computed again, and Spark's counters count their rows twice."""
     for part in range(4):
         lines = ({"n": n, "t": None, "v": None, "r": {"k": n}} for n in range(part, 400, 4))
         (tmp_path / f"rows-{part}").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    conf = {**standalone.spark, "spark.sql.files.maxPartitionBytes": "1000"}
+    conf = {**standalone.small_application_conf, "spark.sql.files.maxPartitionBytes": "1000"}
     arguments = [standalone.master, str(tmp_path), *(f"{key}={text}" for key, text in conf.items())]
     with subprocess.Popen(
         [sys.executable, "-c", LOST, *arguments],
@@ -288,7 +297,9 @@ def test_rows_of_a_lost_executor_are_counted_once(standalone: Standalone, tmp_pa
     assert spark_count > 400, "Spark counts once now: the counting anew can go"
 
 
-def kill_executors_after_shuffle(standalone: Standalone, script: subprocess.Popen[bytes]) -> None:
+def kill_executors_after_shuffle(
+    standalone: StandaloneCluster, script: subprocess.Popen[bytes]
+) -> None:
     """Kill all executors once one of them has passed the shuffle."""
     while not standalone.pythons():
         assert script.poll() is None

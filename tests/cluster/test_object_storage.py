@@ -16,7 +16,7 @@ from target_spark.storage.staging_area import run_folder
 from tests.cluster.bucket_load import BucketLoad
 from tests.cluster.loads import TargetProcess, record, schema, state
 from tests.cluster.s3_server import KEY, SECRET, S3Server
-from tests.cluster.standalone import Standalone
+from tests.cluster.standalone import StandaloneCluster
 from tests.peers import missing_reason, peer_python
 
 pytestmark = [
@@ -196,7 +196,7 @@ def test_doctor_checks_both_addresses_and_leaves_no_objects(
 
 
 def test_cluster_with_object_storage_needs_no_shared_folder(
-    server: S3Server, bucket: str, standalone: Standalone, tmp_path: Path
+    server: S3Server, bucket: str, standalone: StandaloneCluster, tmp_path: Path
 ) -> None:
     """Executors read the rows that the driver staged, and write the tables."""
     job = make_load(tmp_path, server, bucket, cluster=standalone, flush_rows=100)

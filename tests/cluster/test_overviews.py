@@ -17,7 +17,7 @@ import pytest
 
 from tests.cluster.bucket_load import BucketLoad
 from tests.cluster.connect import ConnectServer
-from tests.cluster.connect_client import Client, needs_connect
+from tests.cluster.connect_client import ConnectClient, needs_connect
 from tests.cluster.loads import record, schema, state
 from tests.cluster.s3_server import SECRET, S3Server
 from tests.peers import missing_reason, peer_python
@@ -127,7 +127,7 @@ def check_commands(job: Commands, root: str) -> None:
 def test_history_report_backfill_and_actions_through_spark_connect(
     tmp_path: Path, connect: ConnectServer, table_format: str
 ) -> None:
-    client = Client(tmp_path, connect.url, table_format, **SETTINGS)
+    client = ConnectClient(tmp_path, connect.url, table_format, **SETTINGS)
 
     def call(*arguments: str, stdin: bytes) -> tuple[int, str, str]:
         (tmp_path / "errors").write_text("")

@@ -17,7 +17,7 @@ import pytest
 from tests.cluster.faulty_taps import FaultyTap
 from tests.cluster.jobs import Job, wait_until
 from tests.cluster.rate_limited_server import RateLimitedServer
-from tests.cluster.standalone import Standalone
+from tests.cluster.standalone import StandaloneCluster
 from tests.server_thread import serve_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.thorough]
@@ -27,12 +27,12 @@ SLOW = {"pause": 0.05, "rows": 60}
 
 
 @pytest.fixture
-def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
+def job(standalone: StandaloneCluster, tmp_path: Path) -> Iterator[Job]:
     """Create a job of one stream, whose table shows duplicates; restart dead workers at the end."""
     created_job = Job(tmp_path / "job", standalone, {"streams": ["orders"]}, {"format": "parquet"})
     yield created_job
     created_job.close()
-    for index, worker in enumerate(standalone.all):
+    for index, worker in enumerate(standalone.started_workers):
         if not worker.alive:
             standalone.restart_worker(index)
 
@@ -286,9 +286,11 @@ def test_shared_bookmark_does_not_advance_past_a_failed_context(job: Job) -> Non
 # Source, storage, other applications
 
 
-def test_rate_limited_source_is_read_completely(standalone: Standalone, tmp_path: Path) -> None:
+def test_rate_limited_source_is_read_completely(
+    standalone: StandaloneCluster, tmp_path: Path
+) -> None:
     """Each worker waits for the Retry-After of a 429."""
-    with serve_in_thread(RateLimitedServer(a_second=4)) as server:
+    with serve_in_thread(RateLimitedServer(requests_per_second=4)) as server:
         job = Job(
             tmp_path / "job",
             standalone,
@@ -361,7 +363,7 @@ def test_speculative_tasks_duplicate_no_rows(tmp_path: Path) -> None:
         "spark.speculation.quantile": 0.3,
         "spark.speculation.minTaskRuntime": "500ms",
     }
-    with Standalone(tmp_path / "cluster", hosts=("127.0.0.1", "127.0.0.2")) as cluster:
+    with StandaloneCluster(tmp_path / "cluster", hosts=("127.0.0.1", "127.0.0.2")) as cluster:
         config = {"streams": ["orders"], "rows": 30}
         job = Job(tmp_path / "job", cluster, config, {"format": "parquet"})
         job.faults.set_fault("orders", 5, "slow", after=2, times=1)

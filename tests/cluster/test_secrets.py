@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.jobs import Job, wait_until
-from tests.cluster.standalone import Standalone
+from tests.cluster.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.slow]
 
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def job(standalone: Standalone, tmp_path: Path) -> Iterator[Job]:
+def job(standalone: StandaloneCluster, tmp_path: Path) -> Iterator[Job]:
     """Create a job of the careless tap, with an event log and Spark's web pages."""
     folder, log = tmp_path / "tap", tmp_path / "events"
     folder.mkdir()
@@ -126,7 +126,7 @@ def test_run_shows_no_secret_in_pages_logs_plans_or_errors(job: Job) -> None:
     job.config["streams"] = ["refused"]
     rejected = job.run().check(1)
     wait_until(lambda: not job.cluster.applications())
-    workers = [worker.folder for worker in job.cluster.all]
+    workers = [worker.folder for worker in job.cluster.started_workers]
     contents |= files(job.folder / "staging", job.tables, folder.parent / "events", *workers)
     logs = {"broken": broken.err, "refused": rejected.err}
     contents |= {name: text.encode() for name, text in logs.items()}

@@ -18,7 +18,7 @@ from target_spark.errors import RateLimitServerError
 from target_spark.extract import rate_limit_server as module
 from target_spark.extract.rate_limit_server import RateLimitAddress, RateLimitServer, StaticShare
 from target_spark.extract.tap_factory import TapSpec
-from tests.extract.counting_server import Counting, longest_pause, max_in_period
+from tests.extract.counting_server import CountingServer, get_longest_pause, get_max_requests
 from tests.extract.limited_taps import REQUESTS_PER_STREAM, limited
 from tests.server_thread import serve_in_thread
 
@@ -30,8 +30,8 @@ SLOTS = 4
 
 
 @pytest.fixture
-def server() -> Iterator[Counting]:
-    with serve_in_thread(Counting()) as counting_server:
+def server() -> Iterator[CountingServer]:
+    with serve_in_thread(CountingServer()) as counting_server:
         yield counting_server
 
 
@@ -90,7 +90,7 @@ class TimedCounters:
 
 
 def create_source(
-    server: Counting, limiter: RateLimitServer | None, kind: str = "Limited"
+    server: CountingServer, limiter: RateLimitServer | None, kind: str = "Limited"
 ) -> TapSpec:
     tap = f"tests.extract.limited_taps:{kind}"
     permits = None if limiter is None else limiter.address
@@ -103,11 +103,11 @@ def test_processes_share_the_rate_limits_of_a_tap_and_its_streams(server, proces
         counters = TimedCounters.of(limiter)
         counts = processes.read(create_source(server, limiter), "slow", "other")
     assert counts == [2 * REQUESTS_PER_STREAM] * SLOTS
-    moments, slow = server.moments(), server.moments("/slow")
+    moments, slow = server.request_times(), server.request_times("/slow")
     assert len(moments) == SLOTS * 2 * REQUESTS_PER_STREAM
     # the slots are even; each process may be late with one reserved slot
-    assert max_in_period(moments) <= 20 + 1 + SLOTS
-    assert max_in_period(slow) <= 8 + 1 + SLOTS
+    assert get_max_requests(moments) <= 20 + 1 + SLOTS
+    assert get_max_requests(slow) <= 8 + 1 + SLOTS
     assert moments[-1] - counters.first >= (len(moments) - 1) / 20
     assert slow[-1] - counters.first >= (len(slow) - 1) / 8
 
@@ -118,21 +118,21 @@ def test_api_budget_of_a_manifest_is_shared_by_all_processes(server, processes):
     with RateLimitServer() as limiter:
         counters = TimedCounters.of(limiter)
         processes.read(create_source(server, limiter, "Declared"), "users")
-    moments = server.moments()
+    moments = server.request_times()
     assert len(moments) == SLOTS * 3
-    assert max_in_period(moments, 0.9) <= 5 + SLOTS
+    assert get_max_requests(moments, 0.9) <= 5 + SLOTS
     assert moments[-1] - counters.first >= 2
 
 
 def test_retry_after_of_one_process_delays_the_others(server, processes):
     """After a 429 no process requests that stream before the time that the source named."""
-    server.refuse_once = 4
+    server.retry_after_once = 4
     with RateLimitServer() as limiter:
         processes.read(create_source(server, limiter), "slow")
-    moments = server.moments()
+    moments = server.request_times()
     assert len(moments) == SLOTS * REQUESTS_PER_STREAM + 1
     # requests with earlier reservations were already sent
-    assert longest_pause(moments) >= 2
+    assert get_longest_pause(moments) >= 2
 
 
 def pickle_and_load(permits: Any) -> Any:

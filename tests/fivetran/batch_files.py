@@ -30,9 +30,9 @@ __all__ = [
     "UNMODIFIED_TEXT",
     "Cell",
     "encrypt",
+    "format_csv",
     "new_key",
-    "plain",
-    "write",
+    "write_batch_file",
 ]
 
 
@@ -67,7 +67,7 @@ def new_key() -> bytes:
     return os.urandom(32)
 
 
-def write(
+def write_batch_file(
     path: Path | str,
     columns: Sequence[str],
     rows: Iterable[Sequence[Cell]],
@@ -87,7 +87,7 @@ def write(
     Path(path).write_bytes(packed if key is None else encrypt(packed, key))
 
 
-def plain(
+def format_csv(
     columns: Sequence[str],
     rows: Iterable[Sequence[Cell]],
     null: str = NULL_TEXT,

@@ -16,7 +16,7 @@ from tap_core.protocols.fivetran.connector_service import make_connector_service
 from tap_core.protocols.fivetran.enums import RecordType
 from tap_core.protocols.fivetran.logging import ServerLog
 
-__all__ = ["Caller", "Connector", "decode_value", "make_selection", "states", "tables"]
+__all__ = ["Caller", "Connector", "decode_value", "group_by_table", "list_states", "make_selection"]
 
 
 class Caller:
@@ -32,7 +32,7 @@ class Caller:
     def note(self, text: str) -> None:
         self.last_note = text
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         for callback in self._callbacks:
             callback()
 
@@ -78,21 +78,21 @@ def decode_value(value: Any) -> Any:
     return (inner.seconds, inner.nanos) if hasattr(inner, "seconds") else inner
 
 
-def records(responses: Any) -> Iterator[Any]:
+def list_records(responses: Any) -> Iterator[Any]:
     for response in responses:
         yield from response.records.records
 
 
-def tables(responses: Any) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+def group_by_table(responses: Any) -> dict[str, list[tuple[str, dict[str, Any]]]]:
     """Return per table the type and the data of each record."""
     rows: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    for record in records(responses):
+    for record in list_records(responses):
         data = {name: decode_value(value) for name, value in record.data.items()}
         rows.setdefault(record.table_name, []).append((RecordType(record.type).name, data))
     return rows
 
 
-def states(responses: Any) -> list[dict[str, Any]]:
+def list_states(responses: Any) -> list[dict[str, Any]]:
     checkpoints = [
         response for response in responses if response.WhichOneof("operation") == "checkpoint"
     ]
@@ -102,13 +102,13 @@ def states(responses: Any) -> list[dict[str, Any]]:
 def make_selection(tables: Mapping[str, Any], *, new_tables: bool = False) -> Any:
     """Return a selection without schemas: per table True, False, or columns by name."""
     table_selections = []
-    for name, choice in tables.items():
-        columns = choice if isinstance(choice, dict) else {}
+    for name, selected in tables.items():
+        columns = selected if isinstance(selected, dict) else {}
         table = proto_messages.TableSelection(
-            included=choice is not False,
+            included=selected is not False,
             table_name=name,
             columns=columns,
-            include_new_columns=not isinstance(choice, dict) or choice.get("*", False),
+            include_new_columns=not isinstance(selected, dict) or selected.get("*", False),
         )
         table_selections.append(table)
     without_schema = proto_messages.TablesWithNoSchema(

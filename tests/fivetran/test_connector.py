@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from tap_core.protocols.fivetran.enums import TextField
-from tests.fivetran.calls import Connector, make_selection, states, tables
+from tests.fivetran.calls import Connector, group_by_table, list_states, make_selection
 from tests.fivetran.connecting import HERE, ROOT, Client, serving
 from tests.fivetran.server_process import Running
 from tests.fivetran.shop import PEOPLE, TapShop
@@ -45,7 +45,7 @@ def test_tap_answers_every_call(server):
     ]
     assert client.call("Test", name="connection").success
     assert len(client.call("Schema").without_schema.tables) == 4
-    assert len(tables(client.update())["people"]) == 3
+    assert len(group_by_table(client.update())["people"]) == 3
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_sync_error_is_a_task_after_the_records_already_sent(server, settings, s
     assert not any(response.HasField("task") for response in before)
     if "fails_after" in settings:
         assert before[-1].HasField("checkpoint")
-        assert len(tables(before)["people"]) == 2
+        assert len(group_by_table(before)["people"]) == 2
 
 
 def test_invalid_settings_fail_schema_with_a_task_status(server):
@@ -113,7 +113,7 @@ def test_cancelled_sync_does_not_block_the_next_one(server):
     running = Client(server, people="500", pause="0.05").update()
     next(running)
     running.cancel()
-    assert len(tables(Client(server).update())["people"]) == PEOPLE
+    assert len(group_by_table(Client(server).update())["people"]) == PEOPLE
     with pytest.raises(grpc.RpcError, match="CANCELLED"):
         list(running)
 
@@ -133,7 +133,7 @@ def test_concurrent_syncs_do_not_affect_each_other(server):
 
     def run(count: int) -> None:
         responses = Client(server, people=count, pause="0.005").update()
-        counts[count] = len(tables(responses)["people"])
+        counts[count] = len(group_by_table(responses)["people"])
 
     threads = [threading.Thread(target=run, args=(count,)) for count in (3, 11, 7)]
     for thread in threads:
@@ -161,14 +161,16 @@ def test_killed_sync_resumes_from_its_last_state():
     responses: list[Any] = []
     with serving(PROGRAM) as first:
         running = Client(first, people="40", pause="0.02").update()
-        while len(tables(responses).get("people", ())) < 5 or not states(responses):
+        while len(group_by_table(responses).get("people", ())) < 5 or not list_states(responses):
             responses.append(next(running))
         while not responses[-1].HasField("checkpoint"):
             responses.append(next(running))
         first.process.kill()
-    last = states(responses)[-1]
+    last = list_states(responses)[-1]
     resumed = Connector(TapShop, people=40).update(json.dumps(last))
-    assert {row["id"] for _, row in tables([*responses, *resumed])["people"]} == set(range(40))
+    assert {row["id"] for _, row in group_by_table([*responses, *resumed])["people"]} == set(
+        range(40)
+    )
 
 
 def test_renewed_refresh_token_is_used_by_the_next_call(caplog):

@@ -20,12 +20,12 @@ from tap_core.protocols.fivetran.logging import ServerLog, truncate_text
 from tap_core.redaction import escape_control_characters
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = 8_000
-PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+MAX_HEADER_BYTES = 8_000
+UNENCODED_CHARACTERS = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 @pytest.fixture
-def handler() -> ServerLog:
+def server_log() -> ServerLog:
     return ServerLog("sdk_connector")
 
 
@@ -35,17 +35,17 @@ def read_lines(capfd: pytest.CaptureFixture[str]):
     return lambda: [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
-def texts(lines: list[dict[str, str]]) -> list[str]:
+def get_messages(lines: list[dict[str, str]]) -> list[str]:
     return [line["message"] for line in lines]
 
 
 # ------------------------------------------------------------------------- lines
 
 
-def test_line_has_only_level_message_and_origin(handler, read_lines) -> None:
+def test_line_has_only_level_message_and_origin(server_log, read_lines) -> None:
     """F2: the third key is spelled with a hyphen."""
-    with handler.attached():
-        handler.write("INFO", "Größe: 3")
+    with server_log.attached():
+        server_log.write("INFO", "Größe: 3")
     assert read_lines() == [
         {"level": "INFO", "message": "Größe: 3", "message-origin": "sdk_connector"}
     ]
@@ -56,10 +56,10 @@ def test_line_has_only_level_message_and_origin(handler, read_lines) -> None:
 def test_any_text_is_one_line_of_json(text: str) -> None:
     """F2: also text with line separators, control characters and lone surrogates."""
     written: list[str] = []
-    handler = ServerLog("sdk_destination")
+    server_log = ServerLog("sdk_destination")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", ListOutput(written))
-        handler.write("WARNING", text)
+        server_log.write("WARNING", text)
     line = "".join(written)
     assert len(line.splitlines()) == 1
     assert line.encode()
@@ -89,19 +89,19 @@ def test_truncated_text_fits_into_a_header(text: str) -> None:
     """F4: below 8 kB as a status in JSON, percent-encoded for HTTP/2, and as a Task."""
     truncated = truncate_text(text)
     status = json.dumps({"message": truncated, "alert_type": "TASK"})
-    assert len(quote(status, safe=PLAIN)) < HEADER
-    assert len(truncated.encode()) < HEADER
+    assert len(quote(status, safe=UNENCODED_CHARACTERS)) < MAX_HEADER_BYTES
+    assert len(truncated.encode()) < MAX_HEADER_BYTES
     assert truncated == text or (truncated.endswith("...") and text.startswith(truncated[:-3]))
     assert truncated == text or len(truncated) > 600
 
 
-def test_print_writes_to_standard_error(handler, capfd) -> None:
+def test_print_writes_to_standard_error(server_log, capfd) -> None:
     """F2: standard output contains only the log."""
-    with handler.attached(), handler.attached():
+    with server_log.attached(), server_log.attached():
         print("printed by a tap")
-        handler.write("INFO", "told")
+        server_log.write("INFO", "logged")
     out, err = capfd.readouterr()
-    assert texts([json.loads(line) for line in out.splitlines()]) == ["told"]
+    assert get_messages([json.loads(line) for line in out.splitlines()]) == ["logged"]
     assert "printed by a tap" in err
     print("as before")
     assert capfd.readouterr().out == "as before\n"
@@ -112,24 +112,24 @@ def test_closed_or_full_standard_output_does_not_stop_the_server(output: str) ->
     program = (
         "import sys, time\n"
         "from tap_core.protocols.fivetran.logging import ServerLog\n"
-        "j = ServerLog('x')\n"
-        "with j.attached():\n"
-        "    for _ in range(5): time.sleep(0.01); j.write('INFO', 'x' * 20_000)\n"
-        "    print('lived', file=sys.stderr)\n"
+        "log = ServerLog('x')\n"
+        "with log.attached():\n"
+        "    for _ in range(5): time.sleep(0.01); log.write('INFO', 'x' * 20_000)\n"
+        "    print('still running', file=sys.stderr)\n"
     )
     shell = f"'{sys.executable}' -c \"{program}\" {output}"
     process = subprocess.run(
         ["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert process.stderr.splitlines()[0] == "lived", process.stderr
+    assert process.stderr.splitlines()[0] == "still running", process.stderr
 
 
 # ------------------------------------------------------------------------- levels
 
 
-def test_only_server_events_warnings_and_errors_are_logged(handler, read_lines) -> None:
+def test_only_server_events_warnings_and_errors_are_logged(server_log, read_lines) -> None:
     """F2: other loggers contribute only warnings and errors."""
-    with handler.attached():
+    with server_log.attached():
         logging.getLogger("some.library").info("no")
         logging.getLogger("fivetran.update").info("a table is done")
         logging.getLogger("fivetran").debug("no")
@@ -137,50 +137,50 @@ def test_only_server_events_warnings_and_errors_are_logged(handler, read_lines) 
         logging.getLogger("a").warning("a warning")
         logging.getLogger("b").critical("broken: %s", "all")
     lines = read_lines()
-    assert texts(lines) == ["a table is done", "a warning", "broken: all"]
+    assert get_messages(lines) == ["a table is done", "a warning", "broken: all"]
     assert [line["level"] for line in lines] == ["INFO", "WARNING", "SEVERE"]
 
 
-def test_exception_is_logged_by_type_without_traceback(handler, read_lines) -> None:
+def test_exception_is_logged_by_type_without_traceback(server_log, read_lines) -> None:
     """F2, F3: neither the traceback nor the message of the exception is logged."""
-    with handler.attached():
+    with server_log.attached():
         try:
             {}["a value of a row"]
         except KeyError:
             logging.getLogger("a").exception("Reading failed")
         logging.getLogger("a").error("Arguments %d do not fit", "that")
-    assert texts(read_lines()) == ["Reading failed (KeyError)", "Arguments %d do not fit"]
+    assert get_messages(read_lines()) == ["Reading failed (KeyError)", "Arguments %d do not fit"]
 
 
-def test_retries_are_logged_once_per_call_as_a_warning(handler, read_lines) -> None:
-    """F5: although the waiting time and the error differ between tries."""
+def test_retries_are_logged_once_per_call_as_a_warning(server_log, read_lines) -> None:
+    """F5: although the waiting time and the error differ between log_retries."""
 
-    def tries() -> None:
+    def log_retries() -> None:
         for number in range(3):
             waits = (2.5**number, f"an error at {number}")
             retry_logger.info("Backing off %0.2f seconds, failing with %s", *waits)
 
-    with handler.attached():
+    with server_log.attached():
         for _ in range(2):
-            with handler.call():
-                tries()
-        tries()
+            with server_log.call():
+                log_retries()
+        log_retries()
     lines = read_lines()
-    assert texts(lines) == ["Backing off 1.00 seconds, failing with an error at 0"] * 3
+    assert get_messages(lines) == ["Backing off 1.00 seconds, failing with an error at 0"] * 3
     assert {line["level"] for line in lines} == {"WARNING"}
 
 
-def test_warnings_that_differ_only_in_numbers_are_logged_once(handler, read_lines) -> None:
-    with handler.attached(), handler.call():
+def test_warnings_that_differ_only_in_numbers_are_logged_once(server_log, read_lines) -> None:
+    with server_log.attached(), server_log.call():
         for number in range(3):
             logging.getLogger("a").warning("Table %s: row %d is odd", "t", number)
             logging.getLogger("a").warning("Table %s: row %d is odd", "u", number)
-    assert texts(read_lines()) == ["Table t: row 0 is odd", "Table u: row 0 is odd"]
+    assert get_messages(read_lines()) == ["Table t: row 0 is odd", "Table u: row 0 is odd"]
 
 
-def test_repeated_warnings_are_limited(handler, read_lines) -> None:
+def test_repeated_warnings_are_limited(server_log, read_lines) -> None:
     """F2: a warning for every row is limited however it is worded."""
-    with handler.attached(), handler.call():
+    with server_log.attached(), server_log.call():
         for number in range(1_000):
             logging.getLogger("a").warning("Row %s is odd", f"x{number}")
             logging.getLogger("a").error(f"Row {number} is odd")  # noqa: G004  so do authors
@@ -189,61 +189,63 @@ def test_repeated_warnings_are_limited(handler, read_lines) -> None:
     assert 10 < levels.count("SEVERE") < 200
 
 
-def test_python_warnings_are_logged_without_their_location(handler, read_lines) -> None:
-    with handler.attached(), warnings.catch_warnings():
+def test_python_warnings_are_logged_without_their_location(server_log, read_lines) -> None:
+    with server_log.attached(), warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("one", stacklevel=1)
         warnings.warn("two", DeprecationWarning, stacklevel=1)
-    assert texts(read_lines()) == ["UserWarning: one", "DeprecationWarning: two"]
+    assert get_messages(read_lines()) == ["UserWarning: one", "DeprecationWarning: two"]
 
 
-def test_logging_configuration_is_restored_when_the_server_ends(handler, caplog) -> None:
-    with handler.attached():
+def test_logging_configuration_is_restored_when_the_server_ends(server_log, caplog) -> None:
+    with server_log.attached():
         pass
-    logging.getLogger("a").warning("heard elsewhere")
-    assert caplog.messages == ["heard elsewhere"]
+    logging.getLogger("a").warning("logged elsewhere")
+    assert caplog.messages == ["logged elsewhere"]
 
 
 # ------------------------------------------------------------------------- secrets
 
 
-def masking(secret: str):
+def make_redactor(secret: str):
     return lambda text: text.replace(secret, "***")
 
 
-def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(handler, read_lines) -> None:
+def test_secrets_of_a_call_are_masked_in_every_thread_and_afterwards(
+    server_log, read_lines
+) -> None:
     """F3: the log contains no credentials, whichever thread logs them."""
     inside, finish = threading.Event(), threading.Event()
 
     def call() -> None:
-        with handler.call():
-            handler.add_redactor(masking("hunter2"))
-            handler.write("INFO", "with hunter2")
+        with server_log.call():
+            server_log.add_redactor(make_redactor("hunter2"))
+            server_log.write("INFO", "with hunter2")
             inside.set()
             finish.wait(60)
 
-    with handler.attached():
+    with server_log.attached():
         thread = threading.Thread(target=call)
         thread.start()
         assert inside.wait(60)
-        for number in range(100):  # others come and go meanwhile
-            with handler.call():
-                handler.add_redactor(masking(f"other{number}."))
+        for number in range(100):  # other calls begin and end meanwhile
+            with server_log.call():
+                server_log.add_redactor(make_redactor(f"other{number}."))
         logging.getLogger("a").warning("another thread: %s", "hunter2")
         finish.set()
         thread.join()
-        handler.write("SEVERE", "and late: hunter2, other99.")
-    assert texts(read_lines()) == ["with ***", "another thread: ***", "and late: ***, ***"]
-    assert len(handler._old_redactors) < 100, "what is hidden is not remembered for ever"
+        server_log.write("SEVERE", "and late: hunter2, other99.")
+    assert get_messages(read_lines()) == ["with ***", "another thread: ***", "and late: ***, ***"]
+    assert len(server_log._old_redactors) < 100, "the redactors of ended calls are dropped"
 
 
 def test_addresses_are_scrubbed_before_truncation(read_lines) -> None:
     """F3: not even part of an address is left at the end of a long message."""
-    handler = ServerLog(
+    server_log = ServerLog(
         "sdk_connector", lambda text: text.replace("https://host/path", "(address)")
     )
-    with handler.attached():
-        handler.write("INFO", "x" * 7_795 + "https://host/path")
+    with server_log.attached():
+        server_log.write("INFO", "x" * 7_795 + "https://host/path")
     (line,) = read_lines()
     assert "https" not in line["message"]
     assert line["message"].endswith("x(addr...")
@@ -253,18 +255,18 @@ def test_message_whose_scrubbing_fails_is_not_logged(read_lines) -> None:
     def scrub(text: str) -> str:
         raise ValueError(text)
 
-    handler = ServerLog("sdk_connector", scrub)
-    with handler.attached():
-        handler.write("INFO", "a secret")
-    assert texts(read_lines()) == ["A text could not be cleaned for the log (ValueError)."]
+    server_log = ServerLog("sdk_connector", scrub)
+    with server_log.attached():
+        server_log.write("INFO", "a secret")
+    assert get_messages(read_lines()) == ["A text could not be cleaned for the log (ValueError)."]
 
 
 def test_debug_level_prints_a_masked_traceback_to_standard_error(
-    handler, capfd, monkeypatch
+    server_log, capfd, monkeypatch
 ) -> None:
     monkeypatch.setenv("LOGLEVEL", "debug")
-    with handler.attached(), handler.call():
-        handler.add_redactor(masking("hunter2"))
+    with server_log.attached(), server_log.call():
+        server_log.add_redactor(make_redactor("hunter2"))
         try:
             int("hunter2")
         except ValueError:

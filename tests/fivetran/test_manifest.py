@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fivetran.calls import states, tables
+from tests.fivetran.calls import group_by_table, list_states
 from tests.fivetran.connecting import ROOT, Client, serving
 from tests.samples.test_manifests import script
 
@@ -26,8 +26,8 @@ def test_manifest_tap_has_its_own_form_and_resumes_from_its_state():
         (table,) = client.call("Schema").without_schema.tables
         assert {column.name: column.primary_key for column in table.columns}["date"]
         first = list(client.update())
-        days = [row["date"] for _, row in tables(first)["rates"]]
+        days = [row["date"] for _, row in group_by_table(first)["rates"]]
         assert len(days) == 5
-        resumed = tables(client.update(states(first)[-1]))
+        resumed = group_by_table(client.update(list_states(first)[-1]))
         assert [row["date"] for _, row in resumed["rates"]] == days[-1:]
         assert url not in "".join(server.lines)

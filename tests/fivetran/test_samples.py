@@ -13,7 +13,7 @@ import pytest
 
 from tap_core.protocols.fivetran import proto_messages
 from tap_core.protocols.fivetran.enums import DataType
-from tests.fivetran.calls import make_selection, states, tables
+from tests.fivetran.calls import group_by_table, list_states, make_selection
 from tests.fivetran.connecting import HERE, ROOT, Client, serving
 from tests.postgres import Server
 from tests.samples.running import service
@@ -58,10 +58,10 @@ def test_api_tap_with_parallel_child_streams():
         client = Client(server, api_url=address, token="t-1")
         responses = list(client.update())  # rule 18: before any Schema
         check_records(client, responses)
-        sent = tables(responses)
+        sent = group_by_table(responses)
         flights = [tuple(row.values()) for _, row in sent["flights"]]
         assert len(flights) > 100
-        resumed = tables(client.update(states(responses)[-1]))
+        resumed = group_by_table(client.update(list_states(responses)[-1]))
         assert len(resumed["airlines"]) == len(sent["airlines"])
         assert len(resumed["flights"]) < len(flights) / 2
         wrong = Client(server, api_url=address, token="t-0").call("Test", name="connection")
@@ -81,7 +81,7 @@ def test_api_tap_with_nested_values_and_large_numbers():
         client = Client(server, api_url=address, api_key="special-key")
         responses = list(client.update())
         check_records(client, responses)
-        pets = {row["id"]: row for _, row in tables(responses)["pets"]}
+        pets = {row["id"]: row for _, row in group_by_table(responses)["pets"]}
         assert pets[9_007_199_254_740_993]["name"] == "Tiddles"
         assert json.loads(pets[1]["category"]) == {"id": 4, "name": "Dogs"}
 
@@ -122,7 +122,7 @@ def test_database_tap_with_schemas_and_a_table_without_keys(database):
         assert columns["sales"]["id"] == ("LONG", True)
         assert columns["sales"]["at"] == ("UTC_DATETIME", False)
         assert columns["sales"]["day"] == ("NAIVE_DATE", False)
-        sent = tables(responses)
+        sent = group_by_table(responses)
         assert [row["id"] for _, row in sent["sales"]] == list(range(150))
         assert sent["sales"][1][1] == {
             "id": 1,
@@ -138,7 +138,7 @@ def test_database_tap_with_schemas_and_a_table_without_keys(database):
         assert {r.schema_name for response in responses for r in response.records.records} == {
             "main"
         }
-        resumed = tables(client.update(states(responses)[-1]))
+        resumed = group_by_table(client.update(list_states(responses)[-1]))
         assert [row["id"] for _, row in resumed["sales"]] == [149]
 
         selection = make_selection({"sales": {"name": True, "changed_at": False}})
@@ -147,9 +147,9 @@ def test_database_tap_with_schemas_and_a_table_without_keys(database):
         )
         with_schema = proto_messages.TablesWithSchema(schemas=[schema])
         responses = list(client.update(None, proto_messages.Selection(with_schema=with_schema)))
-        assert tables(responses).keys() == {"sales"}
-        assert tables(responses)["sales"][3] == ("UPSERT", {"id": 3, "name": "üüü"})
-        assert states(responses)[-1]["bookmarks"]["main-sales"]["replication_key_value"]
+        assert group_by_table(responses).keys() == {"sales"}
+        assert group_by_table(responses)["sales"][3] == ("UPSERT", {"id": 3, "name": "üüü"})
+        assert list_states(responses)[-1]["bookmarks"]["main-sales"]["replication_key_value"]
 
 
 def test_file_tap_sends_the_files_of_a_folder(tmp_path):
@@ -161,8 +161,8 @@ def test_file_tap_sends_the_files_of_a_folder(tmp_path):
         responses = list(client.update())
         check_records(client, responses)
         assert described_columns(client)["people"].keys() == {"id", "name"}
-        assert [row["name"] for _, row in tables(responses)["people"]] == ["Ada", ""]
-        assert states(responses)[-1]["bookmarks"]["people"]["partitions"]
+        assert [row["name"] for _, row in group_by_table(responses)["people"]] == ["Ada", ""]
+        assert list_states(responses)[-1]["bookmarks"]["people"]["partitions"]
         assert str(folder) not in "".join(server.lines)
 
 
@@ -191,7 +191,7 @@ def test_database_connections_are_closed_at_the_end_of_each_call(postgres: Serve
         )
         assert client.call("Test", name="connection").success
         assert described_columns(client).keys() == {"a"}
-        assert tables(client.update())["a"]
+        assert group_by_table(client.update())["a"]
         query = "SELECT datname FROM pg_stat_activity"
         deadline = time.monotonic() + 30
         while (database.name,) in postgres.maintenance.run(query):

@@ -10,7 +10,7 @@ import pytest
 from tap_core import Stream, Tap
 from tap_core.exceptions import DiscoveryError
 from tap_core.protocols.fivetran.enums import DataType
-from tests.fivetran.calls import Connector, tables
+from tests.fivetran.calls import Connector, group_by_table
 from tests.fivetran.shop import TapShop
 
 
@@ -115,7 +115,7 @@ def test_stream_maps_and_flattening_apply_to_schema_and_records():
         "c",
         ["id", "place__city", "cents"],
     )
-    sent = tables(connector.update())
+    sent = group_by_table(connector.update())
     assert sent == {"c": [("UPSERT", {"id": 1, "place__city": "Rome", "cents": 100})]}
 
 
@@ -132,7 +132,7 @@ def test_stream_not_selected_by_default_is_listed_but_not_sent():
 
     connector = Connector(create_tap((Rows, "a"), (Seldom, "b")))
     assert [table.name for table in connector.call("Schema").without_schema.tables] == ["a", "b"]
-    assert tables(connector.update()).keys() == {"a"}
+    assert group_by_table(connector.update()).keys() == {"a"}
 
 
 def test_sdc_columns_are_not_in_the_schema():

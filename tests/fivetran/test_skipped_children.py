@@ -8,7 +8,7 @@ from typing import Any
 
 from tap_core import Stream, Tap
 from tap_core import typing as th
-from tests.fivetran.calls import Connector, make_selection, states, tables
+from tests.fivetran.calls import Connector, group_by_table, list_states, make_selection
 
 SCHEMA = th.PropertiesList(
     th.Property("id", th.IntegerType), th.Property("shop", th.IntegerType)
@@ -69,9 +69,9 @@ def sync(names: Sequence[str], state: Any) -> tuple[dict[str, list[int]], dict[s
     responses = list(Connector(TapShelves).update(json.dumps(state), choice))
     shops = {
         name: [row["id"] if name == "shops" else row["shop"] for _, row in rows]
-        for name, rows in tables(responses).items()
+        for name, rows in group_by_table(responses).items()
     }
-    return shops, states(responses)[-1]
+    return shops, list_states(responses)[-1]
 
 
 def test_child_that_was_not_selected_for_a_while_gets_all_rows() -> None:

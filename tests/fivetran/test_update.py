@@ -30,7 +30,7 @@ from tap_core.singerlib.messages import (
     SDKBatchMessage,
     StateMessage,
 )
-from tests.fivetran.calls import Caller, Connector, make_selection, states, tables
+from tests.fivetran.calls import Caller, Connector, group_by_table, list_states, make_selection
 from tests.fivetran.shop import PEOPLE, TapShop
 
 SHOP = Connector(TapShop)
@@ -78,7 +78,7 @@ def apply_upserts(*parts: Any) -> dict[str, dict[Any, Any]]:
     """Return the tables of a destination after these responses."""
     result: dict[str, dict[Any, Any]] = {}
     for responses in parts:
-        for table, rows in tables(responses).items():
+        for table, rows in group_by_table(responses).items():
             for kind, row in rows:
                 assert kind == "UPSERT"
                 keys = KEYS.get(table)
@@ -127,7 +127,7 @@ def test_first_sync_sends_every_table_and_ends_with_a_checkpoint():
 @pytest.mark.parametrize("state", [None, "", "{}", "null", " "])
 def test_missing_empty_or_null_state_is_a_first_sync(state):
     """F17."""
-    assert len(tables(SHOP.update(state))["people"]) == PEOPLE
+    assert len(group_by_table(SHOP.update(state))["people"]) == PEOPLE
 
 
 @pytest.mark.parametrize("state", ["[1]", "5", '{"bookmarks":', "text"])
@@ -149,7 +149,7 @@ def test_warning_names_the_options_for_a_state_that_the_next_request_cannot_hold
     [warning] = [response.warning.message for response in responses if response.HasField("warning")]
     assert "more than a request may have (100)" in warning
     assert "--max-request" in warning
-    assert states(responses)[-1]["bookmarks"].keys() == {"people", "orders", "visits", "wide"}
+    assert list_states(responses)[-1]["bookmarks"].keys() == {"people", "orders", "visits", "wide"}
 
 
 def test_messages_have_at_most_a_hundred_records():
@@ -181,17 +181,17 @@ def test_sync_can_be_resumed_from_every_checkpoint():
 
 
 def test_last_state_does_not_repeat_old_records():
-    last = json.dumps(states(SHOP.update())[-1])
-    resumed = tables(SHOP.update(last, make_selection({"people": True, "orders": True})))
+    last = json.dumps(list_states(SHOP.update())[-1])
+    resumed = group_by_table(SHOP.update(last, make_selection({"people": True, "orders": True})))
     assert [row["id"] for _, row in resumed["people"]] == [PEOPLE - 1]
 
 
 def test_checkpoint_follows_the_last_rows_although_the_state_is_unchanged():
     """F15: also for taps that only read in full."""
     first = list(Connector(TapNumbers).update())
-    second = list(Connector(TapNumbers).update(json.dumps(states(first)[-1])))
+    second = list(Connector(TapNumbers).update(json.dumps(list_states(first)[-1])))
     assert kinds(second)[-1] == "checkpoint"
-    assert states(second)[-1] == states(first)[-1]
+    assert list_states(second)[-1] == list_states(first)[-1]
 
 
 def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
@@ -201,14 +201,14 @@ def test_checkpoints_are_sent_at_intervals_within_a_stream(monkeypatch):
     responses = list(Connector(TapShop, people=4, pause=0.3).update(selection=selection))
     bookmarks = [
         state.get("bookmarks", {}).get("people", {}).get("replication_key_value")
-        for state in states(responses)
+        for state in list_states(responses)
     ]
     assert "2024-01-01T00:00:01Z" in bookmarks[:-1]
     sent: list[str] = []
     for response in responses:
         sent += [f"2024-01-01T00:00:0{r.data['id'].long}Z" for r in response.records.records]
         if response.HasField("checkpoint"):
-            [state] = states([response])
+            [state] = list_states([response])
             bookmark = state.get("bookmarks", {}).get("people", {}).get("replication_key_value")
             assert bookmark is None or bookmark in sent
 
@@ -225,7 +225,7 @@ def test_full_table_stream_has_checkpoints_at_intervals(monkeypatch):
 def test_table_is_truncated_only_before_its_rows():
     """F14: a truncate has no data."""
     responses = list(Connector(TapNumbers, emit_activate_version_messages="true").update())
-    rows = tables(responses)["numbers"]
+    rows = group_by_table(responses)["numbers"]
     assert [kind for kind, _ in rows] == ["TRUNCATE", "UPSERT", "UPSERT", "UPSERT"]
     assert rows[0][1] == {}
 
@@ -237,7 +237,7 @@ def test_activate_version_after_the_rows_sends_a_warning():
             self._write_activate_version_message(5)
 
     responses = list(Connector(create_tap(Late)).update())
-    assert [kind for kind, _ in tables(responses)["numbers"]] == ["UPSERT"] * 3
+    assert [kind for kind, _ in group_by_table(responses)["numbers"]] == ["UPSERT"] * 3
     [warning] = [response.warning.message for response in responses if response.HasField("warning")]
     assert warning.startswith("Table numbers: ")
 
@@ -253,7 +253,7 @@ def test_deleted_rows_are_sent_as_deletes_by_key():
             yield {"n": 1, "m": 2, "_sdc_deleted_at": None}
             yield {"n": 1, "m": 2, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}
 
-    sent = tables(Connector(create_tap(Gone)).update())["numbers"]
+    sent = group_by_table(Connector(create_tap(Gone)).update())["numbers"]
     assert sent == [("UPSERT", {"n": 1, "m": 2}), ("DELETE", {"n": 1})]
 
 
@@ -277,7 +277,7 @@ def test_schema_change_is_sent_before_the_rows():
     assert kinds(responses)[0] == "schema_change"
     [table] = responses[0].schema_change.without_schema.tables
     assert [column.name for column in table.columns] == ["n", "extra"]
-    assert tables(responses)["numbers"] == [("UPSERT", {"n": 1, "extra": 5})]
+    assert group_by_table(responses)["numbers"] == [("UPSERT", {"n": 1, "extra": 5})]
     assert "schema_change" not in kinds(Connector(create_tap(Growing)).update())
 
 
@@ -289,7 +289,7 @@ def test_bytes_are_unchanged_with_and_without_a_stream_map():
             yield {"n": 1, "data": bytes(range(256))}
 
     for maps in ({}, {"stream_maps": {"numbers": {"n": "2"}}}):
-        [(_, row)] = tables(Connector(create_tap(Pictures), **maps).update())["numbers"]
+        [(_, row)] = group_by_table(Connector(create_tap(Pictures), **maps).update())["numbers"]
         assert row["data"] == bytes(range(256))
 
 
@@ -304,10 +304,10 @@ def test_messages_written_by_the_author_are_sent():
             yield {"n": 8}
 
     responses = list(Connector(create_tap(ByHand)).update())
-    sent = tables(responses)
+    sent = group_by_table(responses)
     assert sent["extra"] == [("UPSERT", {"at": (86_400, 0)})]
     assert sent["numbers"] == [("UPSERT", {"n": 8, "text": None})]
-    assert {"bookmarks": {"hand": {}}} in states(responses)
+    assert {"bookmarks": {"hand": {}}} in list_states(responses)
     assert kinds(responses)[0] == "schema_change"
 
 
@@ -316,7 +316,7 @@ def test_overridden_record_hook_is_used():
         def _generate_record_messages(self, record: Any):
             yield RecordMessage(self.name, {**record, "text": "own"})
 
-    sent = tables(Connector(create_tap(Hooked), rows=1).update())
+    sent = group_by_table(Connector(create_tap(Hooked), rows=1).update())
     assert sent["numbers"] == [("UPSERT", {"n": 0, "text": "own"})]
 
 
@@ -350,9 +350,9 @@ def test_error_comes_after_the_records_and_a_checkpoint():
     """F4, F16: the next sync resumes there."""
     responses, error = collect_until_error(Connector(TapShop, fails_after=2).update())
     assert str(error) == "The source is broken for good."
-    assert len(tables(responses)["people"]) == 3
+    assert len(group_by_table(responses)["people"]) == 3
     assert kinds(responses)[-1] == "checkpoint"
-    resumed = SHOP.update(json.dumps(states(responses)[-1]))
+    resumed = SHOP.update(json.dumps(list_states(responses)[-1]))
     assert apply_upserts(responses, resumed) == apply_upserts(SHOP.update())
 
 
@@ -372,9 +372,9 @@ def test_checkpoint_follows_rows_of_a_failed_full_table_stream():
             raise RuntimeError
 
     responses, _ = collect_until_error(Connector(create_tap(Failing)).update())
-    assert len(tables(responses)["numbers"]) == 1
+    assert len(group_by_table(responses)["numbers"]) == 1
     assert kinds(responses)[-1] == "checkpoint"
-    assert tables(Connector(TapNumbers).update(json.dumps(states(responses)[-1])))
+    assert group_by_table(Connector(TapNumbers).update(json.dumps(list_states(responses)[-1])))
 
 
 def test_failure_before_the_first_message_keeps_the_state():
@@ -384,7 +384,7 @@ def test_failure_before_the_first_message_keeps_the_state():
 
     state = {"bookmarks": {"numbers": {"n": 5}}}
     responses, _ = collect_until_error(Connector(Failing).update(json.dumps(state)))
-    assert states(responses) == [state]
+    assert list_states(responses) == [state]
 
 
 def test_value_that_contains_itself_is_named_with_its_column():
@@ -411,7 +411,7 @@ def test_invalid_value_ends_the_sync_after_the_previous_rows():
     responses, error = collect_until_error(Connector(create_tap(Misfit)).update())
     assert isinstance(error, DataError)
     assert all(word in str(error) for word in ("'numbers'", "'n'", "LONG"))
-    assert tables(responses)["numbers"] == [("UPSERT", {"n": 1, "text": None})]
+    assert group_by_table(responses)["numbers"] == [("UPSERT", {"n": 1, "text": None})]
 
 
 def test_invalid_settings_are_refused():
@@ -427,7 +427,7 @@ def test_system_exit_of_the_tap_ends_only_its_call():
 
     with pytest.raises(SystemExit):
         list(Connector(create_tap(Leaving)).update())
-    assert tables(Connector(TapNumbers).update())
+    assert group_by_table(Connector(TapNumbers).update())
 
 
 def test_disconnected_caller_ends_the_sync_and_the_next_one_starts():
@@ -446,9 +446,9 @@ def test_disconnected_caller_ends_the_sync_and_the_next_one_starts():
     connector, caller = Connector(create_tap(Endless)), Caller()
     running = connector.update(caller=caller)
     assert next(running).records
-    caller.leave()
+    caller.disconnect()
     assert list(running) == []
-    assert tables(Connector(TapNumbers).update())
+    assert group_by_table(Connector(TapNumbers).update())
     assert ended.wait(60)
 
 
@@ -482,7 +482,7 @@ def test_tap_is_closed_after_the_sync_that_a_disconnected_caller_has_left():
     caller = Caller()
     running = Connector(TapEndless).update(caller=caller)
     assert next(running).records
-    caller.leave()
+    caller.disconnect()
     assert list(running) == []
     assert TapClosed.events == ["records ended", "closed"]
 
@@ -490,8 +490,8 @@ def test_tap_is_closed_after_the_sync_that_a_disconnected_caller_has_left():
 def test_tap_that_cannot_be_closed_has_synced(caplog: pytest.LogCaptureFixture):
     TapClosed.events = []
     responses = list(Connector(TapClosed).update())
-    assert len(tables(responses)["numbers"]) == 3
-    assert states(responses)
+    assert len(group_by_table(responses)["numbers"]) == 3
+    assert list_states(responses)
     assert TapClosed.events == ["closed"]
     assert "The tap cannot be closed (OSError)." in caplog.text
 
@@ -537,7 +537,7 @@ def test_concurrent_syncs_are_independent():
     counts: dict[int, int] = {}
 
     def run(number: int) -> None:
-        counts[number] = len(tables(connectors[number].update())["people"])
+        counts[number] = len(group_by_table(connectors[number].update())["people"])
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -568,5 +568,5 @@ def test_signal_handlers_of_the_main_thread_are_kept():
 
     before = signal.getsignal(signal.SIGTERM)
     with _ignore_handlers_of_threads():
-        assert tables(Connector(create_tap(WithHandler)).update())
+        assert group_by_table(Connector(create_tap(WithHandler)).update())
     assert signal.getsignal(signal.SIGTERM) is before

@@ -16,7 +16,7 @@ from tests.sql_targets.small_target import SmallTarget
 
 __all__ = ["make_mapped_target", "make_sdk_target", "make_sql_target"]
 
-MAPS = {
+MAP_CONFIG = {
     "flattening_enabled": True,
     "flattening_max_depth": 3,
     "stream_maps": {"a": {"__filter__": "id != 2", "name": "str(name)[:3]", "id": "id"}},
@@ -38,7 +38,7 @@ class DiscardingSink(BatchSink):
 class DiscardingTarget(Target):
     """A target with the SDK's defaults."""
 
-    name = "target-forgetful"
+    name = "target-discarding"
     config_jsonschema = {"properties": {"add_record_metadata": {"type": "boolean"}}}
     default_sink_class = DiscardingSink
 
@@ -55,7 +55,7 @@ def make_sdk_target(_folder: Path) -> Read:
 
 def make_mapped_target(_folder: Path) -> Read:
     """Return a reader that maps and flattens lines for a target of the SDK."""
-    return lambda data: DiscardingTarget(config=MAPS).listen(io.BytesIO(data))
+    return lambda data: DiscardingTarget(config=MAP_CONFIG).listen(io.BytesIO(data))
 
 
 def make_sql_target(folder: Path) -> Read:

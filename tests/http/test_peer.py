@@ -44,10 +44,10 @@ pytestmark = [
 ]
 
 
-def api(request: ReceivedRequest) -> Reply:
+def respond(request: ReceivedRequest) -> Reply:
     """Return the reply of the API to a request."""
     name = request.path.strip("/").split("/")[-1]
-    return ANSWERS.get(name, parts)(request)
+    return REPLY_FUNCTIONS.get(name, other_streams)(request)
 
 
 def projects(request: ReceivedRequest) -> Reply:
@@ -78,7 +78,7 @@ def form(request: ReceivedRequest) -> Reply:
     return Reply([{"id": offset + n} for n in range(2 - offset)])
 
 
-def posted(request: ReceivedRequest) -> Reply:
+def search_or_form(request: ReceivedRequest) -> Reply:
     return search(request) if request.body.startswith(b"{") else form(request)
 
 
@@ -90,7 +90,7 @@ def events(request: ReceivedRequest) -> Reply:
     return Reply({"data": [{"id": 3}, {"id": 4}]}, headers={"X-Next-Page": "c 2"})
 
 
-def parts(request: ReceivedRequest) -> Reply:
+def other_streams(request: ReceivedRequest) -> Reply:
     return Reply({"data": [{"id": len(request.path)}], "meta": {"next": ""}})
 
 
@@ -102,17 +102,17 @@ def graphql(request: ReceivedRequest) -> Reply:
     return Reply({"data": {"cities": [{"id": 1, "rate": 0.5}, {"id": 2, "rate": None}]}})
 
 
-ANSWERS = {
+REPLY_FUNCTIONS = {
     "projects": projects,
     "issues": issues,
-    "search": posted,
+    "search": search_or_form,
     "events": events,
     "legacy": legacy,
     "graphql": graphql,
 }
 
 
-class Side:
+class SdkRun:
     """The requests that one SDK sent and the messages that it wrote."""
 
     def __init__(self, requests: list[ReceivedRequest], output: bytes) -> None:
@@ -121,10 +121,10 @@ class Side:
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory) -> dict[str, Side]:
-    folder = tmp_path_factory.mktemp("sides")
+def sdk_runs(tmp_path_factory) -> dict[str, SdkRun]:
+    folder = tmp_path_factory.mktemp("runs")
     with serving() as server:
-        server.answers_by(api)
+        server.answers_by(respond)
         files = {
             "config": {"url": server.url, "org": "a/b", "token": "t0k", "start_date": "2023-05-06"},
             "state": STATE,
@@ -134,50 +134,50 @@ def sides(tmp_path_factory) -> dict[str, Side]:
         return {sdk: run(sdk, folder, server) for sdk in SDKS}
 
 
-def run(sdk: str, folder: Path, server: Any) -> Side:
+def run(sdk: str, folder: Path, server: Any) -> SdkRun:
     del server.requests[:]
     tap = folder / f"{sdk}_tap.py"
     tap.write_text(TAP.read_text().replace("tap_core", sdk))
-    python, path = sys.executable, f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    interpreter, path = sys.executable, f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     if sdk != "tap_core":
-        python, path = str(PEER), ""
+        interpreter, path = str(PEER), ""
     process = subprocess.run(
-        [python, "-W", "ignore", tap.name, "--config", "config.json", "--state", "state.json"],
+        [interpreter, "-W", "ignore", tap.name, "--config", "config.json", "--state", "state.json"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         check=False,
     )
     assert process.returncode == 0, process.stderr.decode()
-    return Side(list(server.requests), process.stdout)
+    return SdkRun(list(server.requests), process.stdout)
 
 
-def test_requests_and_their_order_equal_those_of_singer_sdk(sides):
-    def comparable(request: ReceivedRequest) -> tuple[Any, ...]:
+def test_requests_and_their_order_equal_those_of_singer_sdk(sdk_runs):
+    def get_comparable(request: ReceivedRequest) -> tuple[Any, ...]:
         headers = {name: value for name, value in request.headers.items() if name != "User-Agent"}
         return request.method, request.path, request.query, headers, request.body
 
-    ours, theirs = ([comparable(request) for request in sides[sdk].requests] for sdk in SDKS)
+    ours, theirs = ([get_comparable(request) for request in sdk_runs[sdk].requests] for sdk in SDKS)
     assert ours == theirs
     assert len(ours) > 20
 
 
-def test_records_and_their_order_equal_those_of_singer_sdk(sides):
-    def records(side: Side) -> dict[str, list[Any]]:
+def test_records_and_their_order_equal_those_of_singer_sdk(sdk_runs):
+    def group_records(side: SdkRun) -> dict[str, list[Any]]:
         grouped: dict[str, list[Any]] = {}
         for message in select_messages(side.messages, "RECORD"):
             grouped.setdefault(message["stream"], []).append(message["record"])
         return grouped
 
-    ours, theirs = (records(sides[sdk]) for sdk in SDKS)
+    ours, theirs = (group_records(sdk_runs[sdk]) for sdk in SDKS)
     assert ours == theirs
     assert len(ours) == 8
     assert ours["projects"][0]["cost"] == Decimal("12345678901234567890.5")
     assert ours["events"][-1]["big"] == 123456789012345678901234567890
 
 
-def test_last_state_equals_that_of_singer_sdk(sides):
-    ours, theirs = (select_messages(sides[sdk].messages, "STATE")[-1]["value"] for sdk in SDKS)
+def test_last_state_equals_that_of_singer_sdk(sdk_runs):
+    ours, theirs = (select_messages(sdk_runs[sdk].messages, "STATE")[-1]["value"] for sdk in SDKS)
     assert ours == theirs
 
 
@@ -187,30 +187,30 @@ _SIGNATURES = """
 import inspect, json, sys
 from singer_sdk.streams.graphql import GraphQLStream
 from singer_sdk.streams.rest import RESTStream, _HTTPStream
-found = {}
+signatures = {}
 for kind in (_HTTPStream, RESTStream, GraphQLStream):
     members = {}
     for name, member in vars(kind).items():
         member = getattr(member, "__func__", member)
         if not name.startswith("__") or name == "__init__":
-            known = inspect.isfunction(member)
-            members[name] = list(inspect.signature(member).parameters) if known else None
-    found[kind.__name__] = members
-print(json.dumps(found))
+            is_function = inspect.isfunction(member)
+            members[name] = list(inspect.signature(member).parameters) if is_function else None
+    signatures[kind.__name__] = members
+print(json.dumps(signatures))
 """
 
 
 def test_http_classes_have_all_members_of_singer_sdk():
     process = subprocess.run([str(PEER), "-c", _SIGNATURES], capture_output=True, check=True)
-    theirs = json.loads(process.stdout)
-    wrong = []
+    peer_signatures = json.loads(process.stdout)
+    differences = []
     for kind in (_HTTPStream, RESTStream, GraphQLStream):
-        for name, parameters in theirs[kind.__name__].items():
+        for name, parameters in peer_signatures[kind.__name__].items():
             if name not in dir(kind):
-                wrong.append(f"{kind.__name__}.{name} is missing")
+                differences.append(f"{kind.__name__}.{name} is missing")
             elif parameters is not None:
                 member = inspect.getattr_static(kind, name)
                 member = getattr(member, "__func__", member)
                 if list(inspect.signature(member).parameters) != parameters:
-                    wrong.append(f"{kind.__name__}.{name}: {inspect.signature(member)}")
-    assert wrong == []
+                    differences.append(f"{kind.__name__}.{name}: {inspect.signature(member)}")
+    assert differences == []

@@ -12,8 +12,8 @@ from tests.http.server import ReceivedRequest, Reply, Server
 from tests.sync.syncing import DATETIME, INTEGER, STRING, schema
 
 SECONDS = "%Y-%m-%dT%H:%M:%SZ"
-FROM = RequestOption("request_parameter", "from-date")
-TO = RequestOption("request_parameter", "to-date")
+START_DATE_OPTION = RequestOption("request_parameter", "from-date")
+END_DATE_OPTION = RequestOption("request_parameter", "to-date")
 
 
 class Api:
@@ -51,7 +51,7 @@ def _describe_request(request: ReceivedRequest) -> str:
     return dates + (f" p{query['page']}" if "page" in query else "")
 
 
-class Dated(RESTStream):
+class ArticleStream(RESTStream):
     """Articles by date, read from the server at ``url``."""
 
     name = "articles"
@@ -76,16 +76,16 @@ def cursor(**changes: Any) -> DatetimeBasedCursor:
         "datetime_format": SECONDS,
         "start_datetime": "2023-01-01T00:00:00Z",
         "end_datetime": "2023-02-05T00:00:00Z",
-        "start_time_option": FROM,
-        "end_time_option": TO,
+        "start_time_option": START_DATE_OPTION,
+        "end_time_option": END_DATE_OPTION,
     }
     return DatetimeBasedCursor(**{**defaults, **changes})
 
 
-def dated(**members: Any) -> type[Dated]:
+def make_stream_class(**members: Any) -> type[ArticleStream]:
     """Return a stream class; cursor options among the members are passed to its cursor."""
     options = {name: members.pop(name) for name in list(members) if name in _OPTIONS}
-    return type("Articles", (Dated,), {"incremental_sync": cursor(**options), **members})
+    return type("Articles", (ArticleStream,), {"incremental_sync": cursor(**options), **members})
 
 
 _OPTIONS = frozenset(DatetimeBasedCursor.__dataclass_fields__)

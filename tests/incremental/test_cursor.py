@@ -13,7 +13,7 @@ from tap_core.exceptions import ConfigurationError
 from tap_core.http.request import HTTPRequest
 from tap_core.incremental.cursor import DatetimeBasedCursor, MinMaxDatetime
 from tap_core.incremental.request_options import RequestOption
-from tests.incremental.apis import FROM, TO, cursor
+from tests.incremental.apis import END_DATE_OPTION, START_DATE_OPTION, cursor
 
 NOW = dt.datetime(2024, 5, 6, 7, 8, 9, tzinfo=dt.timezone.utc)
 
@@ -154,8 +154,8 @@ def test_request_option_injects_its_value_and_changes_nothing_else() -> None:
     assert form.params == {"page": 2, "from": "x"}
     assert not form.headers
     older = HTTPRequest("http://x/", params="a=1")
-    FROM.put(older, "2 3")
-    TO.put(older, "4")
+    START_DATE_OPTION.put(older, "2 3")
+    END_DATE_OPTION.put(older, "4")
     assert older.params == "a=1&from-date=2+3&to-date=4"
 
 

@@ -24,26 +24,26 @@ CURSOR = (
   start_time_option: {type: RequestOption, inject_into: request_parameter, field_name: since}
 """
 )
-SEVERAL = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 2}"
-ONE = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 1}"
+TWO_THREADS = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 2}"
+ONE_THREAD = "concurrency_level: {type: ConcurrencyLevel, default_concurrency: 1}"
 
 
-def write_slices_manifest(folder: Path, tail: str, options: str = CURSOR) -> Path:
+def write_slices_manifest(folder: Path, concurrency: str, options: str = CURSOR) -> Path:
     items = stream("items", "/{{ stream_slice.kind }}", retriever=SLICES, options=options)
-    return manifest(folder, items, tail=tail)
+    return manifest(folder, items, tail=concurrency)
 
 
-def serve_slices(server: Server, status: int, *kinds: str) -> None:
-    """Let the server refuse the slices of these kinds and return a record for the others."""
+def serve_slices(server: Server, status: int, *failing_kinds: str) -> None:
+    """Let the server fail the slices of these kinds, and return a record for the others."""
 
-    def answer(request: ReceivedRequest) -> Reply:
+    def respond(request: ReceivedRequest) -> Reply:
         kind = request.path.strip("/")
-        return Reply("", status) if kind in kinds else page({"id": 1, "at": "2024-01-20"})
+        return Reply("", status) if kind in failing_kinds else page({"id": 1, "at": "2024-01-20"})
 
-    server.answers_by(answer)
+    server.answers_by(respond)
 
 
-def list_bookmarked(state: dict[str, Any]) -> list[str]:
+def list_kinds_with_bookmark(state: dict[str, Any]) -> list[str]:
     """Return the kinds of the slices that have a bookmark."""
     entries = state["bookmarks"]["items"].get("partitions", [])
     return sorted(entry["context"]["kind"] for entry in entries if "replication_key_value" in entry)
@@ -62,7 +62,7 @@ api_budget:
 
     with serving() as server:
         serve_slices(server, 404)
-        path = write_slices_manifest(tmp_path, SEVERAL + budget)
+        path = write_slices_manifest(tmp_path, TWO_THREADS + budget)
         tap = make_tap_class(path)(config={"url": server.url})
         tap.protocol_writer = SingerWriter(write)
         start = time.monotonic()
@@ -72,48 +72,50 @@ api_budget:
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("tail", [ONE, SEVERAL])
-@pytest.mark.parametrize(("status", "kind"), [(404, FatalAPIError), (503, RetriableAPIError)])
+@pytest.mark.parametrize("concurrency", [ONE_THREAD, TWO_THREADS])
+@pytest.mark.parametrize(
+    ("status", "error_class"), [(404, FatalAPIError), (503, RetriableAPIError)]
+)
 def test_other_slices_are_read_and_keep_their_bookmarks(
-    tmp_path: Path, tail: str, status: int, kind: type[Exception]
+    tmp_path: Path, concurrency: str, status: int, error_class: type[Exception]
 ):
-    path = write_slices_manifest(tmp_path, tail)
+    path = write_slices_manifest(tmp_path, concurrency)
     with serving() as server:
         serve_slices(server, status, "b")
         result = run(path, server, fails=True)
-        first = list_bookmarked(result.state)
+        first_kinds = list_kinds_with_bookmark(result.state)
         server.requests.clear()
         serve_slices(server, status)
-        second = run(path, server, state=result.state)
-    assert isinstance(result.error, kind)
+        second_result = run(path, server, state=result.state)
+    assert isinstance(result.error, error_class)
     assert len(result.records("items")) == 2
-    assert first == ["a", "c"]
+    assert first_kinds == ["a", "c"]
     since = {request.path: request.query["since"] for request in server.requests}
     assert since == {"/a": ["2024-01-20"], "/b": ["2024-01-01"], "/c": ["2024-01-20"]}
-    assert list_bookmarked(second.state) == ["a", "b", "c"]
+    assert list_kinds_with_bookmark(second_result.state) == ["a", "b", "c"]
 
 
 def test_first_of_several_failures_is_raised(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     with serving() as server:
         serve_slices(server, 404, "a", "c")
-        result = run(write_slices_manifest(tmp_path, ONE), server, fails=True)
+        result = run(write_slices_manifest(tmp_path, ONE_THREAD), server, fails=True)
     assert f"{server.url}/a?" in str(result.error)
     assert caplog.text.count("A context of 'items' failed; the other contexts are still read") == 2
-    assert list_bookmarked(result.state) == ["b"]
+    assert list_kinds_with_bookmark(result.state) == ["b"]
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_other_slices_are_not_read_with_wrong_credentials(tmp_path: Path, status: int):
     with serving() as server:
         serve_slices(server, status, "a", "b", "c")
-        result = run(write_slices_manifest(tmp_path, ONE), server, fails=True)
+        result = run(write_slices_manifest(tmp_path, ONE_THREAD), server, fails=True)
     assert isinstance(result.error, FatalAPIError)
     assert {request.path for request in server.requests} == {"/a"}
 
 
 def test_global_cursor_does_not_advance_if_a_slice_failed(tmp_path: Path):
     cursor = CURSOR + "  global_substream_cursor: true\n"
-    path = write_slices_manifest(tmp_path, ONE, cursor)
+    path = write_slices_manifest(tmp_path, ONE_THREAD, cursor)
     with serving() as server:
         serve_slices(server, 404, "b")
         result = run(path, server, fails=True)
@@ -123,13 +125,13 @@ def test_global_cursor_does_not_advance_if_a_slice_failed(tmp_path: Path):
     assert {request.query["since"][0] for request in server.requests} == {"2024-01-01"}
 
 
-PARENTS = """
+PARENTS_RETRIEVER = """
 paginator:
   type: DefaultPaginator
   pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
   page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
 """
-CHILDREN = """
+CHILDREN_RETRIEVER = """
 partition_router:
   type: SubstreamPartitionRouter
   parent_stream_configs:
@@ -140,20 +142,27 @@ partition_router:
 """
 
 
-@pytest.mark.parametrize("tail", [ONE, SEVERAL])
-def test_children_of_parents_before_a_failed_page_are_read(tmp_path: Path, tail: str):
+@pytest.mark.parametrize("concurrency", [ONE_THREAD, TWO_THREADS])
+def test_children_of_parents_before_a_failed_page_are_read(tmp_path: Path, concurrency: str):
     """This does not depend on the number of threads."""
 
-    def answer(request: ReceivedRequest) -> Reply:
+    def respond(request: ReceivedRequest) -> Reply:
         if request.path == "/parents":
             rows = [{"id": number} for number in range(1, 6)]
             return Reply("", 404) if request.query else page(*rows, next="second")
         return page({"id": int(request.path.rpartition("/")[2])})
 
-    children = stream("children", "/children/{{ stream_slice.parent }}", retriever=CHILDREN)
-    path = manifest(tmp_path, children, stream("parents", "/parents", retriever=PARENTS), tail=tail)
+    children = stream(
+        "children", "/children/{{ stream_slice.parent }}", retriever=CHILDREN_RETRIEVER
+    )
+    path = manifest(
+        tmp_path,
+        children,
+        stream("parents", "/parents", retriever=PARENTS_RETRIEVER),
+        tail=concurrency,
+    )
     with serving() as server:
-        server.answers_by(answer)
+        server.answers_by(respond)
         result = run(path, server, fails=True)
     assert isinstance(result.error, FatalAPIError)
     assert sorted(record["id"] for record in result.records("children")) == [1, 2, 3, 4, 5]

@@ -64,10 +64,10 @@ def test_exponentially_expanding_yaml_document_is_rejected(text: str):
 @pytest.mark.parametrize("text", ["a: " + "[" * 100_000, "- " * 100_000 + "x", "{a: " * 200_000])
 def test_deeply_nested_document_is_rejected(text: str):
     """PyYAML 6.0.4 has a limit of its own for brackets: 1,000 levels."""
-    fault = "100 levels deep|exceeded maximum nesting depth"
-    with pytest.raises(ManifestError, match=fault):
+    message = "100 levels deep|exceeded maximum nesting depth"
+    with pytest.raises(ManifestError, match=message):
         read_manifest(text)
-    with pytest.raises((LimitExceededError, yaml.YAMLError), match=fault):
+    with pytest.raises((LimitExceededError, yaml.YAMLError), match=message):
         load_yaml(text)
 
 
@@ -100,9 +100,9 @@ def test_yaml_tags_are_rejected(text: str):
 
 
 def test_aliases_and_core_tags_are_supported():
-    read = read_manifest("a: &a {x: !!str 1}\nb: [*a, *a]\nc: {<<: *a, y: !!int 2}\n").raw
-    assert read["b"] == [{"x": "1"}, {"x": "1"}]
-    assert read["c"] == {"x": "1", "y": 2}
+    document = read_manifest("a: &a {x: !!str 1}\nb: [*a, *a]\nc: {<<: *a, y: !!int 2}\n").raw
+    assert document["b"] == [{"x": "1"}, {"x": "1"}]
+    assert document["c"] == {"x": "1", "y": 2}
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,15 @@ def test_very_long_number_is_rejected(number: str):
         load_yaml(f"a: !!{'float' if '.' in number else 'int'} {number}")
 
 
-DOUBLES = "{% for i in record.many %}{% set ns.x = OP %}{% endfor %}{{ ns.x | string | length }}"
+GROWING_VALUE = (
+    "{% for i in record.many %}{% set ns.x = OP %}{% endfor %}{{ ns.x | string | length }}"
+)
 APPEND = "{% for i in record.many %}{% set _ = record.l.append(OP) %}{% endfor %}"
-SHARED = (
+NESTED_TUPLES = (
     "{% set a = (0, 0) %}{% set b = (0, 1) %}" + "{% set a = (a, a) %}{% set b = (b, b) %}" * 40
 )
 """Values with 2^40 items, which are few objects."""
-APPENDED = (
+NESTED_LISTS = (
     "{% set a = [0] %}{% set b = [1] %}"
     + (
         "{% set c = [] %}{% set _ = c.append(a) %}{% set _ = c.append(a) %}{% set a = c %}"
@@ -151,7 +153,7 @@ APPENDED = (
     )
     * 40
 )
-BOMBS = [
+EXCESSIVE_TEMPLATES = [
     "{{ '%1000000000d' % 1 }}",
     "{{ '%*d' % (1000000000, 1) }}",
     "{{ '%1000000000d' | format(1) }}",
@@ -183,9 +185,9 @@ BOMBS = [
     "{{ 1.5 | round(1000000000) }}",
     "{{ ('a' * 900000) | wordwrap(1) }}",
     "{{ lipsum(n=1000000) }}",
-    "{% set ns = namespace(x='ab') %}" + DOUBLES.replace("OP", "ns.x ~ ns.x"),
-    "{% set ns = namespace(x='ab') %}" + DOUBLES.replace("OP", "ns.x + ns.x"),
-    "{% set ns = namespace(x=[1]) %}" + DOUBLES.replace("OP", "[ns.x, ns.x]"),
+    "{% set ns = namespace(x='ab') %}" + GROWING_VALUE.replace("OP", "ns.x ~ ns.x"),
+    "{% set ns = namespace(x='ab') %}" + GROWING_VALUE.replace("OP", "ns.x + ns.x"),
+    "{% set ns = namespace(x=[1]) %}" + GROWING_VALUE.replace("OP", "[ns.x, ns.x]"),
     "{% for i in record.many %}{{ 'x' * 1000000 }}{% endfor %}",
     "{% for i in record.many %}{% set _ = record.l.extend(record.l) %}{% endfor %}",
     "{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n else 'x' }}{% endmacro %}{{ f(60) }}",
@@ -198,12 +200,12 @@ BOMBS = [
     "{{ 3**2500000 // 3**1250000 > 0 }}",
     "{{ 3**2500000 % 3**1250000 > 0 }}",
     "{{ " + " + ".join(["3**99999 // 7**9999"] * 4_000) + " > 0 }}",
-    SHARED + "{{ a == b }}",
-    SHARED + "{{ a is eq(b) }}",
-    SHARED + "{{ [a, b] | sort }}",
-    SHARED + "{{ {}.get(a) }}",
-    SHARED.replace("= (", "= [").replace(") %}", "] %}") + "{{ [b].index(a) }}",
-    APPENDED + "{{ a in [b] }}",
+    NESTED_TUPLES + "{{ a == b }}",
+    NESTED_TUPLES + "{{ a is eq(b) }}",
+    NESTED_TUPLES + "{{ [a, b] | sort }}",
+    NESTED_TUPLES + "{{ {}.get(a) }}",
+    NESTED_TUPLES.replace("= (", "= [").replace(") %}", "] %}") + "{{ [b].index(a) }}",
+    NESTED_LISTS + "{{ a in [b] }}",
     "{{ ('a' * 5000000) | select('in', 'b' * 9000000) | list }}",
     "{{ ('a' * 9000) | map(attribute='" + "0." * 50_000 + "0') | list }}",
     "{{ ('a' * 9000) | sort(attribute='" + "0," * 50_000 + "0') }}",
@@ -222,7 +224,7 @@ BOMBS = [
 ]
 
 
-@pytest.mark.parametrize("text", BOMBS, ids=lambda text: text[:40])
+@pytest.mark.parametrize("text", EXCESSIVE_TEMPLATES, ids=lambda text: text[:40])
 def test_template_with_excessive_output_or_time_is_rejected(
     text: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -289,23 +291,27 @@ def test_comparisons_and_new_lists_work_within_the_limits(text: str, result: str
 def test_other_streams_are_read_when_a_template_exceeds_a_limit(tmp_path: Path):
     """SEC13: under Airbyte the other streams are read after a limit is exceeded."""
     value = "{{ 'a' * 10**9 }}"
-    bomb = f'transformations: [{{type: AddFields, fields: [{{path: [a], value: "{value}"}}]}}]'
-    path = manifest(tmp_path, stream("bad", "/bad", options=bomb), stream("good", "/good"))
+    transformation = (
+        f'transformations: [{{type: AddFields, fields: [{{path: [a], value: "{value}"}}]}}]'
+    )
+    path = manifest(
+        tmp_path, stream("bad", "/bad", options=transformation), stream("good", "/good")
+    )
     modes = {"sync_mode": "full_refresh", "destination_sync_mode": "append"}
     names = ("bad", "good")
-    configured = [{**modes, "stream": {"name": name, "json_schema": {}}} for name in names]
-    (tmp_path / "catalog.json").write_text(json.dumps({"streams": configured}))
+    configured_streams = [{**modes, "stream": {"name": name, "json_schema": {}}} for name in names]
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": configured_streams}))
     with serving() as server:
         server.answers(page({"id": 1}))
         (tmp_path / "config.json").write_text(json.dumps({"url": server.url}))
         command = [sys.executable, "-m", "tap_core.manifest.cli", "read", "--manifest", path]
         files = ["--config", tmp_path / "config.json", "--catalog", tmp_path / "catalog.json"]
-        result = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
+        process = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    lines = [json.loads(line) for line in process.stdout.splitlines()]
     streams = [line["record"]["stream"] for line in lines if line["type"] == "RECORD"]
     assert streams == ["good"]
-    assert "raise TAP_CORE_TEMPLATE_LENGTH" in result.stdout
-    assert result.returncode != 0
+    assert "raise TAP_CORE_TEMPLATE_LENGTH" in process.stdout
+    assert process.returncode != 0
 
 
 def test_limits_are_set_by_environment_variables():
@@ -318,11 +324,11 @@ def test_limits_are_set_by_environment_variables():
         ("20", "raise TAP_CORE_TEMPLATE_LENGTH"),
         ("x", "a number"),
     ):
-        result = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code],
             env={"TAP_CORE_TEMPLATE_LENGTH": value, "PYTHONPATH": ":".join(sys.path)},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert expected in result.stdout + result.stderr
+        assert expected in process.stdout + process.stderr

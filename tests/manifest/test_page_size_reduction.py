@@ -1,4 +1,4 @@
-"""Page size reduction: sizes, waits, its end, and invalid configurations."""
+"""Page size reduction: sizes, waits, limits, and invalid configurations."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def test_page_size_is_reduced_to_the_minimum_with_growing_waits():
 
 
 def test_consecutive_reductions_are_limited_and_reported():
-    declared = PageSizeReduction(
+    reduction = PageSizeReduction(
         max_attempts=1, failure_message="Select less.", reset_policy="AFTER_SUCCESSFUL_PAGE"
     )
-    sizes = PageSizeState(declared, 100)
+    sizes = PageSizeState(reduction, 100)
     for _ in range(2):
         assert (sizes.reduce(ERROR), sizes.size) == (0.5, 50)
         sizes.record_success()
@@ -44,7 +44,7 @@ def test_consecutive_reductions_are_limited_and_reported():
         sizes.reduce(ERROR)
     assert raised.value.failure_type == "transient_error"
     with pytest.raises(SyncError, match="no page size to reduce"):
-        PageSizeState(declared, None).reduce(ERROR)
+        PageSizeState(reduction, None).reduce(ERROR)
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ def test_invalid_page_size_reduction_is_rejected(option: str, message: str):
 
 FILTER = "{type: HttpResponseFilter, http_codes: [502], action: REDUCE_PAGE_SIZE}"
 CURSOR = "{type: CursorPagination, page_size: 9, cursor_value: x}"
-SIZE = "{type: RequestOption, inject_into: request_parameter, field_name: size}"
-SMALLER = "{type: PageSizeReduction, backoff_seconds: 0}"
+SIZE_OPTION = "{type: RequestOption, inject_into: request_parameter, field_name: size}"
+REDUCTION = "{type: PageSizeReduction, backoff_seconds: 0}"
 
 
 def retriever(
     strategy: str = CURSOR,
     *,
-    options: str = f"page_size_option: {SIZE}",
+    options: str = f"page_size_option: {SIZE_OPTION}",
     handler: str = f"{{type: DefaultErrorHandler, response_filters: [{FILTER}]}}",
-    reduction: str = f"page_size_reduction: {SMALLER}",
+    reduction: str = f"page_size_reduction: {REDUCTION}",
     requester: str = "",
 ) -> str:
     return (
@@ -84,8 +84,8 @@ def retriever(
     )
 
 
-WITHOUT = "{type: DefaultErrorHandler}"
-PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
+HANDLER_WITHOUT_FILTER = "{type: DefaultErrorHandler}"
+QUERY_PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ PROPERTIES = ", query_properties: {type: QueryProperties, property_list: [a]}"
         (retriever(options="decoder: {type: JsonDecoder}"), "needs a DefaultPaginator"),
         (
             retriever(
-                options=f"page_size_option: {SIZE}, page_token_option: {{type: RequestPath}}"
+                options=f"page_size_option: {SIZE_OPTION}, page_token_option: {{type: RequestPath}}"
             ),
             "RequestPath",
         ),
         (retriever("{type: PageIncrement, page_size: 9}"), "PageIncrement"),
         (retriever(CURSOR.replace("9", "1")), "above its `minimum_page_size`"),
-        (retriever(requester=PROPERTIES), "properties"),
+        (retriever(requester=QUERY_PROPERTIES), "properties"),
         (
             retriever(CURSOR.replace("}", ', stop_condition: "{{ last_page_size < 9 }}"}')),
             "last_page_size without page_size",
@@ -128,34 +128,37 @@ def test_stop_conditions_independent_of_the_page_size_are_accepted(
         strategy = CURSOR.replace("}", f', stop_condition: "{{{{ {condition} }}}}"}}')
         assert build(retriever(strategy), SimpleRetriever).page_size_reduction
     with warnings.catch_warnings():
-        build(retriever(handler=WITHOUT), SimpleRetriever)
+        build(retriever(handler=HANDLER_WITHOUT_FILTER), SimpleRetriever)
     assert "No response filter has the action REDUCE_PAGE_SIZE" in caplog.text
 
 
 @pytest.mark.parametrize(("mode", "expected"), [(nullcontext, [2, 4]), (fail_fast, [1, 1])])
-def test_wait_ends_with_the_sync_and_is_short_in_a_connection_test(
+def test_wait_before_a_smaller_page_is_short_in_a_connection_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Any, expected: list[float]
 ):
     waits: list[float] = []
     monkeypatch.setattr(
         "tap_core.manifest.stream.poll_sleep", lambda _run, seconds: waits.append(seconds)
     )
-    pages = f"""\
+    retriever_options = f"""\
     paginator:
       type: DefaultPaginator
-      page_size_option: {SIZE}
+      page_size_option: {SIZE_OPTION}
       page_token_option: {{type: RequestOption, inject_into: request_parameter, field_name: at}}
       pagination_strategy: {CURSOR.replace("x", "'{{ response.next }}'")}
     page_size_reduction: {{type: PageSizeReduction, backoff_seconds: 2}}
     """
-    body = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
+    error_handler = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
     with serving() as server, mode():
         server.answers(Reply(status=502), Reply(status=502), page({"id": 1}))
-        run(manifest(tmp_path, stream("items", "/i", body, retriever=pages)), server)
+        run(
+            manifest(tmp_path, stream("items", "/i", error_handler, retriever=retriever_options)),
+            server,
+        )
     assert waits == expected
 
 
-OWN = """
+CUSTOM_STRATEGIES = """
 from dataclasses import dataclass
 from airbyte_cdk.sources.declarative.requesters.paginators.strategies import PaginationStrategy
 
@@ -176,32 +179,41 @@ class Unsized(Sized):
 
 
 def test_custom_strategy_receives_the_reduced_page_size(tmp_path: Path):
-    (tmp_path / "components.py").write_text(OWN, encoding="utf-8")
-    pages = f"""\
+    (tmp_path / "components.py").write_text(CUSTOM_STRATEGIES, encoding="utf-8")
+    retriever_options = f"""\
     paginator:
       type: DefaultPaginator
-      page_size_option: {SIZE}
+      page_size_option: {SIZE_OPTION}
       page_token_option: {{type: RequestOption, inject_into: request_parameter, field_name: at}}
       pagination_strategy: {{type: CustomPaginationStrategy, class_name: components.Sized}}
-    page_size_reduction: {SMALLER}
+    page_size_reduction: {REDUCTION}
     """
-    body = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
+    error_handler = f"error_handler: {{type: DefaultErrorHandler, response_filters: [{FILTER}]}}\n"
 
-    def answer(request: ReceivedRequest) -> Reply:
+    def respond(request: ReceivedRequest) -> Reply:
         size = int(request.query["size"][0])
         if size > 2:
             return Reply(status=502)
         return page({"id": 1}, {"id": 2}) if "at" not in request.query else page({"id": 3})
 
     with serving() as server:
-        server.answers_by(answer)
-        result = run(manifest(tmp_path, stream("items", "/i", body, retriever=pages)), server)
+        server.answers_by(respond)
+        result = run(
+            manifest(tmp_path, stream("items", "/i", error_handler, retriever=retriever_options)),
+            server,
+        )
         assert list_paths(server) == ["/i?size=8", "/i?size=4", "/i?size=2", "/i?at=more&size=2"]
     assert [record["id"] for record in result.records("items")] == [1, 2, 3]
     with serving() as server:
-        server.answers_by(answer)
+        server.answers_by(respond)
         path = manifest(
-            tmp_path, stream("items", "/i", body, retriever=pages.replace("Sized", "Unsized"))
+            tmp_path,
+            stream(
+                "items",
+                "/i",
+                error_handler,
+                retriever=retriever_options.replace("Sized", "Unsized"),
+            ),
         )
         result = run(path, server, fails=True)
     assert "page_size_override" in str(result.error)

@@ -76,22 +76,22 @@ def test_error_response_is_not_cached(server):
 
 
 def test_threads_with_the_same_request_wait_for_one_response(server):
-    together = threading.Barrier(5)
+    barrier = threading.Barrier(5)
     all_waiting = threading.Event()
     cache = ResponseCache()
 
-    def slow(_: ReceivedRequest) -> Reply:
+    def respond_when_all_wait(_: ReceivedRequest) -> Reply:
         all_waiting.wait(60)
         return Reply({"id": 1})
 
-    def ask() -> Any:
-        together.wait(60)
+    def fetch_json() -> Any:
+        barrier.wait(60)
         return fetch(cache, prepare_request(server)).json()
 
-    server.answers_by(slow)
+    server.answers_by(respond_when_all_wait)
     with ThreadPoolExecutor(4) as threads:
-        futures = [threads.submit(ask) for _ in range(4)]
-        together.wait(60)
+        futures = [threads.submit(fetch_json) for _ in range(4)]
+        barrier.wait(60)
         all_waiting.set()
         assert [future.result(60) for future in futures] == [{"id": 1}] * 4
     assert len(server.requests) == 1
@@ -100,11 +100,11 @@ def test_threads_with_the_same_request_wait_for_one_response(server):
 def test_waiting_thread_sends_the_request_if_the_first_failed(server):
     cache = ResponseCache()
 
-    def broken(_: requests.PreparedRequest) -> requests.Response:
+    def fail_to_send(_: requests.PreparedRequest) -> requests.Response:
         raise requests.ConnectionError("gone")
 
     with pytest.raises(requests.ConnectionError):
-        cache.fetch(prepare_request(server), broken, lambda _: True)
+        cache.fetch(prepare_request(server), fail_to_send, lambda _: True)
     assert fetch(cache, prepare_request(server)).ok
 
 

@@ -1,4 +1,4 @@
-"""Stream maps: errors of invalid maps, and custom map classes."""
+"""Stream maps: errors of invalid maps, and make_custom_map map classes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ SCHEMA = {
 }
 RECORD = {"id": 1, "name": "Ada", "deep": {"x": 2}}
 FLATTENING = {"flattening_enabled": True, "flattening_max_depth": 3}
-FLAT = FlatteningOptions(enabled=True, max_level=1)
+FLATTENING_OPTIONS = FlatteningOptions(enabled=True, max_level=1)
 
 
-def custom(kind=CustomStreamMap, flattening_options=None, faker_config=None, **definition):
-    return kind(
+def make_custom_map(
+    map_class=CustomStreamMap, flattening_options=None, faker_config=None, **definition
+):
+    return map_class(
         stream_alias="people",
         map_config={},
         faker_config=faker_config or {},
@@ -53,7 +55,7 @@ def custom(kind=CustomStreamMap, flattening_options=None, faker_config=None, **d
     )
 
 
-def mapper(**config):
+def make_mapper(**config):
     plugin_mapper = PluginMapper(config, LOGGER)
     plugin_mapper.register_raw_stream_schema("people", SCHEMA, ["id"])
     return plugin_mapper
@@ -72,9 +74,9 @@ def mapper(**config):
         ({"__alias__": "a b"}, "the __alias__ of stream 'people'"),
     ],
 )
-def test_invalid_expression_is_rejected_at_registration_with_its_place(definition, location):
+def test_invalid_expression_is_rejected_at_registration_with_its_location(definition, location):
     with pytest.raises(MapExpressionError) as caught:
-        mapper(stream_maps={"people": definition})
+        make_mapper(stream_maps={"people": definition})
     assert location in str(caught.value)
 
 
@@ -93,7 +95,7 @@ def test_invalid_expression_is_rejected_at_registration_with_its_place(definitio
 )
 def test_invalid_map_is_rejected_with_its_stream(definition, message):
     with pytest.raises(StreamMapConfigError, match=message):
-        mapper(stream_maps={"people": definition})
+        make_mapper(stream_maps={"people": definition})
 
 
 @pytest.mark.parametrize("config", [{"stream_maps": {"odd": {"x": "id"}}}, FLATTENING])
@@ -115,20 +117,20 @@ def test_properties_with_the_same_flattened_name_are_rejected():
 
 
 def test_evaluation_error_names_stream_and_property():
-    stream_map = custom(x="name + 1")
+    stream_map = make_custom_map(x="name + 1")
     with pytest.raises(MapExpressionError, match=r"property 'x' in the map of stream 'people'"):
         stream_map.transform(RECORD)
     with pytest.raises(MapExpressionError, match=r"the __filter__ of stream 'people'.*'gone'"):
-        custom(__filter__="gone").get_filter_result(RECORD)
+        make_custom_map(__filter__="gone").get_filter_result(RECORD)
 
 
 def test_assignment_in_a_filter_causes_a_warning():
     with pytest.warns(UserWarning, match="an assignment is ignored"):
-        stream_map = custom(__filter__="x = id")
+        stream_map = make_custom_map(__filter__="x = id")
     assert stream_map.get_filter_result(RECORD)
 
 
-def test_given_settings_and_schemas_are_not_changed():
+def test_settings_and_schemas_of_the_caller_are_not_changed():
     schema, config = (
         copy.deepcopy(SCHEMA),
         {"stream_maps": {"__else__": None, "people": {"__alias__": "p", "name": None, "new": "1"}}},
@@ -141,7 +143,7 @@ def test_given_settings_and_schemas_are_not_changed():
 
 
 def test_a_stream_is_mapped_again_when_its_schema_changes():
-    plugin_mapper = mapper()
+    plugin_mapper = make_mapper()
     first = plugin_mapper.stream_maps["people"]
     plugin_mapper.register_raw_stream_schema("people", SCHEMA, ["id"])
     assert plugin_mapper.stream_maps["people"] is first
@@ -150,43 +152,47 @@ def test_a_stream_is_mapped_again_when_its_schema_changes():
 
 
 def test_alias_like_a_number_is_taken_as_text():
-    plugin_mapper = mapper(stream_maps={"people": {"__alias__": "2024_01"}})
+    plugin_mapper = make_mapper(stream_maps={"people": {"__alias__": "2024_01"}})
     assert plugin_mapper.stream_maps["people"][0].stream_alias == "2024_01"
 
 
 @pytest.mark.parametrize("options", [{"x\ud800": "id"}, {"__alias__": r"'x\ud800'"}])
 def test_name_with_a_lone_surrogate_is_rejected(options):
     with pytest.raises(StreamMapConfigError, match=r"'x\\ud800' in the .* has a lone surrogate"):
-        mapper(stream_maps={"people": options})
+        make_mapper(stream_maps={"people": options})
 
 
 def test_null_alias_keeps_the_stream_name():
-    plugin_mapper = mapper(stream_maps={"people": {"__alias__": None}})
+    plugin_mapper = make_mapper(stream_maps={"people": {"__alias__": None}})
     assert plugin_mapper.stream_maps["people"][0].stream_alias == "people"
 
 
 def test_quick_transform_gives_the_result_of_transform():
-    subclass = type("Own", (SameRecordTransform,), {"transform": lambda self, record: {"own": 1}})
-    theirs = type("Theirs", (CustomStreamMap,), {"transform": lambda self, record: {"own": 2}})
+    same_record_subclass = type(
+        "SameRecordSubclass", (SameRecordTransform,), {"transform": lambda self, record: {"own": 1}}
+    )
+    custom_subclass = type(
+        "CustomSubclass", (CustomStreamMap,), {"transform": lambda self, record: {"own": 2}}
+    )
     maps = [
-        custom(x="id", __filter__="id < 2"),
-        custom(x="_.get('deep')", flattening_options=FLAT),
-        custom(__else__=None, __key_properties__=[], x="id"),
-        custom(kind=theirs, x="id"),
+        make_custom_map(x="id", __filter__="id < 2"),
+        make_custom_map(x="_.get('deep')", flattening_options=FLATTENING_OPTIONS),
+        make_custom_map(__else__=None, __key_properties__=[], x="id"),
+        make_custom_map(map_class=custom_subclass, x="id"),
         SameRecordTransform("people", SCHEMA, ["id"], None),
-        SameRecordTransform("people", SCHEMA, ["id"], FLAT),
-        RemoveRecordTransform("people", SCHEMA, ["id"], FLAT),
-        subclass("people", SCHEMA, ["id"], None),
+        SameRecordTransform("people", SCHEMA, ["id"], FLATTENING_OPTIONS),
+        RemoveRecordTransform("people", SCHEMA, ["id"], FLATTENING_OPTIONS),
+        same_record_subclass("people", SCHEMA, ["id"], None),
     ]
     for stream_map in maps:
         for record in (RECORD, {"id": 2}, {"id": 0}):
             assert stream_map.quick_transform(dict(record)) == stream_map.transform(dict(record))
-    empty = custom(__else__=None, __key_properties__=[])
+    empty = make_custom_map(__else__=None, __key_properties__=[])
     assert empty.quick_transform(RECORD) is empty.transform(RECORD) is None
 
 
 def test_subclass_can_add_functions_and_filters():
-    class Shouting(CustomStreamMap):
+    class UpperCaseMap(CustomStreamMap):
         @property
         def functions(self):
             return {**super().functions, "shout": str.upper}
@@ -194,7 +200,7 @@ def test_subclass_can_add_functions_and_filters():
         def get_filter_result(self, record):
             return super().get_filter_result(record) and record["id"] < 3
 
-    stream_map = custom(kind=Shouting, name="shout(name)")
+    stream_map = make_custom_map(map_class=UpperCaseMap, name="shout(name)")
     assert stream_map.has_filter
     assert stream_map.may_mutate
     assert stream_map.transform(RECORD) == {**RECORD, "name": "ADA"}
@@ -202,14 +208,14 @@ def test_subclass_can_add_functions_and_filters():
 
 
 def test_custom_stream_map_flattens_its_result():
-    class Doubled(StreamMap):
+    class DoublingMap(StreamMap):
         def transform(self, record):
             return super().transform({**record, "id": record["id"] * 2})
 
         def get_filter_result(self, record):
             return True
 
-    stream_map = Doubled("people", SCHEMA, ["id"], FLAT)
+    stream_map = DoublingMap("people", SCHEMA, ["id"], FLATTENING_OPTIONS)
     assert stream_map.quick_transform(RECORD) == {"id": 2, "name": "Ada", "deep__x": 2}
     stream_map.transformed_schema = {"properties": {"deep": {}}}
     assert stream_map.transform(RECORD) == {"id": 2, "name": "Ada", "deep": '{"x":2}'}
@@ -221,7 +227,9 @@ def test_md5_and_sha256_give_hex_digests():
 
 
 def test_uuid_functions_create_and_check_texts():
-    stream_map = custom(name="uuid4()", deep="check_uuid(uuid4())", id="int(check_uuid(name, 4))")
+    stream_map = make_custom_map(
+        name="uuid4()", deep="check_uuid(uuid4())", id="int(check_uuid(name, 4))"
+    )
     mapped = stream_map.transform(RECORD)
     assert UUID(mapped["name"]).version == 4
     assert mapped["deep"] is True
@@ -236,7 +244,7 @@ def test_uuid_functions_create_and_check_texts():
     assert not check_uuid(None)
 
 
-FAKER = """
+FAKER_MODULE = """
 class Faker:
     seeds = []
 
@@ -260,15 +268,16 @@ class Faker:
 """
 """A stand-in for the package Faker, which is not installed."""
 
-FAKED = """
+FAKER_PROGRAM = """
 import sys
-from tests.mapper.test_maps import RECORD, custom
+from tests.mapper.test_maps import RECORD, make_custom_map
 for config in ({}, {"seed": 5, "locale": "it_IT"}):
-    print(custom(x="id", faker_config=config).transform(RECORD)["x"], "faker" in sys.modules)
-    print(custom(x="fake.name()", faker_config=config).transform(RECORD)["x"])
-print(custom(x="id").fake.locale)
+    record = make_custom_map(x="id", faker_config=config).transform(RECORD)
+    print(record["x"], "faker" in sys.modules)
+    print(make_custom_map(x="fake.name()", faker_config=config).transform(RECORD)["x"])
+print(make_custom_map(x="id").fake.locale)
 try:
-    custom(x="fake.seeds").transform(RECORD)
+    make_custom_map(x="fake.seeds").transform(RECORD)
 except Exception as error:
     print("not available" in str(error))
 """
@@ -276,9 +285,9 @@ except Exception as error:
 
 def test_faker_is_imported_only_if_a_map_uses_it(tmp_path):
     (tmp_path / "faker").mkdir()
-    (tmp_path / "faker" / "__init__.py").write_text(FAKER)
+    (tmp_path / "faker" / "__init__.py").write_text(FAKER_MODULE)
     process = subprocess.run(
-        [sys.executable, "-c", FAKED],
+        [sys.executable, "-c", FAKER_PROGRAM],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
         capture_output=True,
         text=True,
@@ -293,7 +302,7 @@ def test_faker_is_imported_only_if_a_map_uses_it(tmp_path):
 
 def test_without_faker_the_fake_attribute_is_none(monkeypatch):
     monkeypatch.setitem(sys.modules, "faker", None)
-    assert custom(x="id").fake is None
-    assert custom(x="_.get('fake')").transform(RECORD)["x"] is None
+    assert make_custom_map(x="id").fake is None
+    assert make_custom_map(x="_.get('fake')").transform(RECORD)["x"] is None
     with pytest.raises(MapExpressionError, match="the package Faker is not installed"):
-        custom(x="fake.name()").transform(RECORD)
+        make_custom_map(x="fake.name()").transform(RECORD)

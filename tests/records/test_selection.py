@@ -214,9 +214,9 @@ def test_required_becomes_an_empty_list():
 
 
 def test_required_of_draft_3_is_kept_unchanged():
-    """There, ``required: true`` says of a property that its object must have it."""
-    place = {"type": "object", "required": True, "properties": {"a": {"type": "string"}}}
-    schema = {"type": "object", "properties": {"place": place}}
+    """In draft 3, ``required: true`` in a property means that its object must have it."""
+    address = {"type": "object", "required": True, "properties": {"a": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"place": address}}
     mask = SelectionMask({(): True, ("properties", "place"): True})
     assert prune_schema(schema, mask) == schema
 

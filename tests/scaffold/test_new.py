@@ -42,9 +42,11 @@ PROJECTS = [
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_", "PYTEST"))}
+    inherited = {
+        k: v for k, v in os.environ.items() if not k.startswith(("TAP_", "TARGET_", "PYTEST"))
+    }
     environment = {
-        **keep,
+        **inherited,
         "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
         "MYPYPATH": str(ROOT),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # a new project installs no plugins
@@ -119,19 +121,19 @@ def test_definitions_for_meltano_are_those_of_the_plugin(project: Project, proje
     definition = yaml.safe_load((projects / project.name / "plugin.yaml").read_text("utf-8"))
     assert definition == about
 
-    file = yaml.safe_load((projects / project.name / "meltano.yml").read_text("utf-8"))
-    assert "version" not in file, "deprecated since Meltano 4.4"
-    plugins = file["plugins"]["extractors" if project.plugin_type == "tap" else "loaders"]
-    own_settings = [setting.name for setting in project.settings]
+    meltano_file = yaml.safe_load((projects / project.name / "meltano.yml").read_text("utf-8"))
+    assert "version" not in meltano_file, "deprecated since Meltano 4.4"
+    plugins = meltano_file["plugins"]["extractors" if project.plugin_type == "tap" else "loaders"]
+    setting_names = [setting.name for setting in project.settings]
     about["settings"] = [
-        setting for setting in about["settings"] if setting["name"] in own_settings
+        setting for setting in about["settings"] if setting["name"] in setting_names
     ]
     assert about.pop("variant") == "default"
     assert plugins[0] == about
     required = [setting.name for setting in project.settings if setting.required]
     assert about.get("settings_group_validation", [[]]) == [required]
     assert plugins == [plugins[0]] or plugins[1]["executable"] == "target-spark"
-    assert "target-spark" in {plugin["name"] for plugin in file["plugins"]["loaders"]}
+    assert "target-spark" in {plugin["name"] for plugin in meltano_file["plugins"]["loaders"]}
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
@@ -162,7 +164,7 @@ def test_new_project_is_complete(project: Project, projects: Path) -> None:
     assert [hook["id"] for hook in local["hooks"]] == ["ruff-check", "ruff-format", "mypy"]
 
 
-def test_git_ignores_what_runs_leave_behind_but_no_file_of_the_project(tmp_path: Path) -> None:
+def test_gitignore_covers_files_of_runs_and_no_file_of_the_project(tmp_path: Path) -> None:
     folder = tmp_path / "tap-plain"
     files = [
         str(path.relative_to(folder)) for path in write(Project.from_options("tap-plain"), folder)
@@ -182,7 +184,7 @@ def test_git_ignores_what_runs_leave_behind_but_no_file_of_the_project(tmp_path:
     assert ignored.stdout.splitlines() == generated
 
 
-def instructions(project: Project, folder: Path) -> list[tuple[str, str]]:
+def read_instructions(project: Project, folder: Path) -> list[tuple[str, str]]:
     """Return the instructions and arguments of a project's Dockerfile without comments."""
     text = (folder / project.name / "Dockerfile").read_text("utf-8")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
@@ -195,23 +197,29 @@ def test_new_project_has_a_dockerfile_with_a_non_root_user(
     project: Project, projects: Path
 ) -> None:
     """The instructions are read; no image is built."""
-    lines = instructions(project, projects)
-    assert {word for word, _ in lines} <= {
+    lines = read_instructions(project, projects)
+    assert {instruction for instruction, _ in lines} <= {
         *("ARG", "FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "ENTRYPOINT")
     }
-    assert [value for word, value in lines if word == "FROM"] == [
+    assert [value for instruction, value in lines if instruction == "FROM"] == [
         "${BASE_IMAGE} AS build",
         "${BASE_IMAGE}",
     ]
-    [user] = [value for word, value in lines if word == "USER"]
-    made_users = re.findall(r"useradd --uid 1000 --create-home (\w+)", str(lines))
-    assert made_users == [user] != ["root"]
-    positions = [index for index, (word, _) in enumerate(lines) if word in {"USER", "ENTRYPOINT"}]
+    [user] = [value for instruction, value in lines if instruction == "USER"]
+    created_users = re.findall(r"useradd --uid 1000 --create-home (\w+)", str(lines))
+    assert created_users == [user] != ["root"]
+    positions = [
+        index
+        for index, (instruction, _) in enumerate(lines)
+        if instruction in {"USER", "ENTRYPOINT"}
+    ]
     assert [lines[index][0] for index in positions] == ["USER", "ENTRYPOINT"]
-    [copied, installed] = [value for word, value in lines if word == "COPY"]
-    assert (copied, installed) == (". /build", "--from=build /app /app")
+    [first_copy, second_copy] = [value for instruction, value in lines if instruction == "COPY"]
+    assert (first_copy, second_copy) == (". /build", "--from=build /app /app")
     assert json.loads(lines[positions[1]][1]) == [project.name]
-    variables = [value for word, value in lines if word == "ENV" and "AIRBYTE" in value]
+    variables = [
+        value for instruction, value in lines if instruction == "ENV" and "AIRBYTE" in value
+    ]
     expected = [f'AIRBYTE_ENTRYPOINT="{project.name}"'] if project.plugin_type == "tap" else []
     assert variables == expected
 
@@ -227,13 +235,17 @@ def test_dockerfile_entry_point_is_an_installed_program(projects: Path, tmp_path
     project = Project.from_options("tap-keyed", "rest", "api-key", "page")
     offline = ("--no-deps", "--no-index", "--no-build-isolation", "--quiet")
     app = tmp_path / "app"
-    installed = run(projects, "pip", "install", *offline, "--target", str(app), project.name + "/")
-    assert installed.returncode == 0, installed.stderr
-    [entry] = [
-        json.loads(value) for word, value in instructions(project, projects) if word == "ENTRYPOINT"
+    pip_process = run(
+        projects, "pip", "install", *offline, "--target", str(app), project.name + "/"
+    )
+    assert pip_process.returncode == 0, pip_process.stderr
+    [entry_point] = [
+        json.loads(value)
+        for instruction, value in read_instructions(project, projects)
+        if instruction == "ENTRYPOINT"
     ]
     process = subprocess.run(
-        [str(app / "bin" / entry[0]), "spec"],
+        [str(app / "bin" / entry_point[0]), "spec"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{app}{os.pathsep}{ROOT}"},
         capture_output=True,
@@ -262,8 +274,10 @@ def test_new_projects_with_long_names_pass_their_own_ruff(tmp_path: Path) -> Non
     for project in PROJECTS:
         for length in (12, 20, 26, 32, 40, 50):
             name = f"{project.plugin_type}-{long_name[:length].rstrip('-')}"
-            long = Project.from_options(name, project.kind, project.auth, project.pagination)
-            write(long, tmp_path / f"{project.name}-{length}")
+            long_named_project = Project.from_options(
+                name, project.kind, project.auth, project.pagination
+            )
+            write(long_named_project, tmp_path / f"{project.name}-{length}")
     check_with_ruff(tmp_path)
 
 
@@ -324,11 +338,9 @@ def test_folder_that_cannot_be_written_is_an_error(
 ) -> None:
     (tmp_path / "file").write_text("")
     assert main(["new", "tap-example", "--folder", str(tmp_path / "file" / "tap")]) == 1
-    [sentence] = capsys.readouterr().err.splitlines()
-    assert sentence.startswith(
-        f"The folder {tmp_path}/file/tap cannot be written: Not a directory."
-    )
-    assert "--folder" in sentence
+    [message] = capsys.readouterr().err.splitlines()
+    assert message.startswith(f"The folder {tmp_path}/file/tap cannot be written: Not a directory.")
+    assert "--folder" in message
 
 
 @pytest.mark.parametrize(

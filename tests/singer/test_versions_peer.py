@@ -44,22 +44,22 @@ def run(sdk: str, name: str, folder: Path, config: dict, messages: bytes = b"") 
 
 
 @pytest.fixture(scope="module")
-def sent(tmp_path_factory: pytest.TempPathFactory):
+def tap_output(tmp_path_factory: pytest.TempPathFactory):
     """Return a function that runs a tap once per setting and returns its output."""
 
     @functools.cache
-    def messages(tap: str, *, emits: bool) -> bytes:
+    def run_tap(tap: str, *, emits: bool) -> bytes:
         folder = tmp_path_factory.mktemp(tap)
         return run(tap, "tap-versions", folder, {"emit_activate_version_messages": emits})
 
-    return messages
+    return run_tap
 
 
-def sink_calls(
+def list_sink_calls(
     target: str, messages: bytes, folder: Path, *, processes: bool, metadata: bool
 ) -> list[str]:
     """Return the calls of the target's sink."""
-    path = folder / "diary.txt"
+    path = folder / "calls.txt"
     path.write_text("")
     settings = {
         "path": str(path),
@@ -71,22 +71,22 @@ def sink_calls(
 
 
 @pytest.mark.parametrize("emits", [True, False])
-def test_version_is_activated_before_and_after_the_rows(emits, sent) -> None:
+def test_version_is_activated_before_and_after_the_rows(emits, tap_output) -> None:
     """singer_sdk activates it only before them."""
     sequences = {}
     for sdk in ("ours", "peer"):
-        messages = [json.loads(line) for line in sent(sdk, emits=emits).splitlines()]
+        messages = [json.loads(line) for line in tap_output(sdk, emits=emits).splitlines()]
         sequences[sdk] = [
             (message["type"], message["stream"], "version" in message)
             for message in messages
             if message["type"] != "STATE"
         ]
-    last = ("ACTIVATE_VERSION", "full", True)
+    activation = ("ACTIVATE_VERSION", "full", True)
     position = 4 + 1  # SCHEMA, ACTIVATE_VERSION and three rows are before it
     if emits:
-        assert sequences["ours"].pop(position) == last
+        assert sequences["ours"].pop(position) == activation
     assert sequences["ours"] == sequences["peer"]
-    assert (last in sequences["peer"]) is emits
+    assert (activation in sequences["peer"]) is emits
 
 
 @pytest.mark.every_nth_case(5)
@@ -96,13 +96,13 @@ def test_version_is_activated_before_and_after_the_rows(emits, sent) -> None:
     [(True, True, True), (True, False, True), (True, True, False), (False, True, True)],
 )
 def test_sink_gets_the_same_calls_on_both_sdks(
-    tap, emits, processes, metadata, sent, tmp_path
+    tap, emits, processes, metadata, tap_output, tmp_path
 ) -> None:
-    messages = sent(tap, emits=emits)
-    ours, peer = (
-        sink_calls(target, messages, tmp_path, processes=processes, metadata=metadata)
+    messages = tap_output(tap, emits=emits)
+    our_calls, peer_calls = (
+        list_sink_calls(target, messages, tmp_path, processes=processes, metadata=metadata)
         for target in ("ours", "peer")
     )
-    assert ours == peer
-    assert len([line for line in ours if "record" in line]) == 6
-    assert any("activates" in line for line in ours) is (emits and processes)
+    assert our_calls == peer_calls
+    assert len([line for line in our_calls if "record" in line]) == 6
+    assert any("activates" in line for line in our_calls) is (emits and processes)

@@ -19,7 +19,7 @@ PROPERTIES = {
 }
 
 
-class Keeping(BatchSink):
+class ListSink(BatchSink):
     """Sink that appends its records to a list of its target."""
 
     def process_batch(self, context):
@@ -30,7 +30,7 @@ class Keeping(BatchSink):
         self.loaded_records = target.loaded_records
 
 
-class KeepingTarget(Target):
+class ListTarget(Target):
     name = "target-keeping"
 
     def __init__(self, **kwargs):
@@ -40,8 +40,8 @@ class KeepingTarget(Target):
 
 def load_records(*records, schema=None, config=None, **members):
     """Load records with a sink that has these members; return the sink and the loaded records."""
-    sink = type("Own", (Keeping,), members)
-    target = type("Own", (KeepingTarget,), {"default_sink_class": sink})(config=config or {})
+    sink = type("CustomSink", (ListSink,), members)
+    target = type("CustomTarget", (ListTarget,), {"default_sink_class": sink})(config=config or {})
     schema = schema or {"properties": PROPERTIES}
     lines = [{"type": "SCHEMA", "stream": "a", "schema": schema, "key_properties": ["id"]}]
     lines += [{"type": "RECORD", "stream": "a", "record": record} for record in records]
@@ -53,7 +53,7 @@ def load_records(*records, schema=None, config=None, **members):
 def test_overridden_validate_and_parse_is_called(caplog):
     def validate_and_parse(self, record):
         record["mine"] = True
-        return super(Keeping, self)._validate_and_parse(record)
+        return super(ListSink, self)._validate_and_parse(record)
 
     _, rows = load_records(
         {"id": 1, "at": "2024-01-01T00:00:00Z", "z": 1, "_sdc_sequence": 1},
@@ -66,7 +66,7 @@ def test_overridden_validate_and_parse_is_called(caplog):
 
 def test_overridden_validate_and_parse_keeps_the_validation_errors(caplog):
     def validate_and_parse(self, record):
-        return super(Keeping, self)._validate_and_parse(record)
+        return super(ListSink, self)._validate_and_parse(record)
 
     hook = {"_validate_and_parse": validate_and_parse}
     with pytest.raises(InvalidRecord, match="'x' is not of type 'integer'"):
@@ -94,12 +94,12 @@ def test_overridden_metadata_removal_keeps_sdc_columns():
 
 
 def test_overridden_metadata_hook_adds_columns():
-    def add(self, record, message, context):
+    def add_metadata(self, record, message, context):
         record["message"] = sorted(message)
         record["batch"] = sorted(context)
 
     _, [row] = load_records(
-        {"id": 1}, config={"add_record_metadata": True}, _add_sdc_metadata_to_record=add
+        {"id": 1}, config={"add_record_metadata": True}, _add_sdc_metadata_to_record=add_metadata
     )
     assert row["message"] == ["record", "stream", "type"]
     assert {"batch_id", "batch_start_time"} <= set(row["batch"])
@@ -121,23 +121,25 @@ def test_custom_validator_is_used():
 
 
 @pytest.mark.parametrize(
-    ("rows", "reason"),
+    ("logs_rows", "reason"),
     [
         ("true", "'secret' is not of type 'integer'"),
         ("false", "<text of 6 characters> does not fit type 'integer'"),
     ],
 )
-def test_error_of_an_invalid_record_names_stream_and_property(rows, reason, caplog, monkeypatch):
-    monkeypatch.setenv("TAP_CORE_LOG_ROWS", rows)
+def test_error_of_an_invalid_record_names_stream_and_property(
+    logs_rows, reason, caplog, monkeypatch
+):
+    monkeypatch.setenv("TAP_CORE_LOG_ROWS", logs_rows)
     numbers = {"type": "array", "items": {"type": "integer"}}
     schema = {"properties": {"a": {"type": "object", "properties": {"b": numbers}}}}
-    with pytest.raises(InvalidRecord) as raised:
+    with pytest.raises(InvalidRecord) as exc_info:
         load_records({"id": 1, "a": {"b": [1, "secret"]}}, schema=schema)
     message = f"stream 'a': a.b[1]: {reason}"
-    assert str(raised.value) == f"Record Message Validation Error: {message}"
-    assert raised.value.stream_name == "a"
+    assert str(exc_info.value) == f"Record Message Validation Error: {message}"
+    assert exc_info.value.stream_name == "a"
     assert f"Record validation failed: {message}" in caplog.text
-    assert rows == "true" or "secret" not in caplog.text
+    assert logs_rows == "true" or "secret" not in caplog.text
 
 
 def test_validation_is_off_if_get_validator_returns_none():
@@ -151,15 +153,15 @@ def test_overridden_key_check_is_called():
 
 
 def test_value_without_a_hash_is_validated_by_jsonschema():
-    class Angry(str):
+    class Unhashable(str):
         __slots__ = ()
 
         def __hash__(self):
             raise RuntimeError("no hash")
 
     def get_context(self, record):
-        record["id"] = Angry("x")
-        return super(Keeping, self)._get_context(record)
+        record["id"] = Unhashable("x")
+        return super(ListSink, self)._get_context(record)
 
     properties = {"id": {"enum": ["x"]}}
     _, rows = load_records({"id": "x"}, schema={"properties": properties}, _get_context=get_context)
@@ -192,6 +194,6 @@ def test_additional_properties_allowed_by_the_schema_cause_no_warning(caplog):
 
 
 def test_first_unparsable_date_in_record_order_is_the_error():
-    two = {**PROPERTIES, "day": {"type": "string", "format": "date"}}
+    properties = {**PROPERTIES, "day": {"type": "string", "format": "date"}}
     with pytest.raises(ValueError, match="'day'"):
-        load_records({"id": 1, "day": "x", "at": "y"}, schema={"properties": two})
+        load_records({"id": 1, "day": "x", "at": "y"}, schema={"properties": properties})

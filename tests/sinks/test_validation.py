@@ -1,4 +1,4 @@
-"""Record validation gives the verdicts of jsonschema without calling it for each record."""
+"""Record validation reports the errors of jsonschema without calling it for each record."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tap_core.sinks.validation import JSONSchemaValidator
 from tests.sinks.schemas import any_documents, records, schemas, values
 
 FORMATS = Draft202012Validator.FORMAT_CHECKER
-MANY = settings(max_examples=250, deadline=None)
+MANY_EXAMPLES = settings(max_examples=250, deadline=None)
 
 
-BEYOND = {"InvalidOperation", "OverflowError", "ZeroDivisionError"}
+ARITHMETIC_ERRORS = {"InvalidOperation", "OverflowError", "ZeroDivisionError"}
 
 
-def verdict(schema: Any, value: Any, checker: FormatChecker | None) -> str | None:
+def get_jsonschema_error(schema: Any, value: Any, checker: FormatChecker | None) -> str | None:
     """Return the path and the message of jsonschema, or None if the value is valid."""
     try:
         Draft202012Validator(schema, format_checker=checker).validate(value)
@@ -35,13 +35,13 @@ def verdict(schema: Any, value: Any, checker: FormatChecker | None) -> str | Non
         return f"{path}: {error.message}" if path else error.message
     except Exception as error:  # noqa: BLE001  ours must raise the same error
         name = type(error).__name__
-        if name in BEYOND:  # ours turns errors of Python's arithmetic into InvalidRecord
+        if name in ARITHMETIC_ERRORS:  # ours turns errors of Python's arithmetic into InvalidRecord
             return f"a value is beyond what can be compared with the schema ({name})"
         return f"raised {name}"
     return None
 
 
-def our_verdict(validator: JSONSchemaValidator, value: Any) -> str | None:
+def get_our_error(validator: JSONSchemaValidator, value: Any) -> str | None:
     try:
         validator.validate(value)
     except InvalidRecord as error:
@@ -51,7 +51,7 @@ def our_verdict(validator: JSONSchemaValidator, value: Any) -> str | None:
     return None
 
 
-@MANY
+@MANY_EXAMPLES
 @given(schemas, values, st.sampled_from([None, FORMATS]))
 @example({"items": {"type": "integer"}}, [True], None)
 @example({"items": {"enum": [1]}}, [True], None)
@@ -61,20 +61,22 @@ def our_verdict(validator: JSONSchemaValidator, value: Any) -> str | None:
 @example({"type": "array", "uniqueItems": True}, [1, True], None)
 @example({"items": False}, [], None)
 @example({"multipleOf": Decimal("0.01")}, 10**60, None)
-def test_verdicts_are_those_of_jsonschema(schema, value, checker):
-    ours = JSONSchemaValidator(schema, validate_formats=checker is not None)
-    assert our_verdict(ours, value) == verdict(schema, value, checker)
+def test_errors_are_those_of_jsonschema(schema, value, checker):
+    validator = JSONSchemaValidator(schema, validate_formats=checker is not None)
+    assert get_our_error(validator, value) == get_jsonschema_error(schema, value, checker)
 
 
-@MANY
+@MANY_EXAMPLES
 @given(st.dictionaries(st.sampled_from(["a", "b", "c d"]), schemas, max_size=3), records)
 @example({"b": {"multipleOf": Decimal("0.25"), "type": "string"}}, {"b": 10**30})
-def test_verdicts_on_records_are_those_of_jsonschema(properties, record):
+def test_errors_of_records_are_those_of_jsonschema(properties, record):
     schema = {"type": "object", "properties": properties}
-    assert our_verdict(JSONSchemaValidator(schema), record) == verdict(schema, record, None)
+    assert get_our_error(JSONSchemaValidator(schema), record) == get_jsonschema_error(
+        schema, record, None
+    )
 
 
-@MANY
+@MANY_EXAMPLES
 @given(any_documents)
 @example({"type": "string", "pattern": "("})
 @example({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"})
@@ -85,7 +87,7 @@ def test_document_accepted_by_the_fast_check_is_a_valid_schema(document):
         Draft202012Validator.check_schema(document)
 
 
-SURE: list[tuple[Any, Any]] = [
+VALID_VALUES: list[tuple[Any, Any]] = [
     ({"type": ["string", "null"]}, None),
     ({"properties": {"a": {"type": "integer"}}}, {"a": 5, "b": object()}),
     ({"properties": {"a": {"type": "number", "minimum": 0}}}, {"a": Decimal("0.5")}),
@@ -104,7 +106,7 @@ SURE: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("schema, value", SURE)
+@pytest.mark.parametrize("schema, value", VALID_VALUES)
 def test_common_schemas_are_validated_without_jsonschema(schema, value):
     assert is_valid_schema(schema)
     assert compile_validator(schema)(value)
@@ -129,10 +131,10 @@ def test_nested_schemas_are_compiled_in_linear_time():
 def test_formats_are_checked_only_if_enabled():
     schema = {"properties": {"a": {"type": "string", "format": "ipv4"}}}
     JSONSchemaValidator(schema).validate({"a": "no address"})
-    strict = JSONSchemaValidator(schema, validate_formats=True)
-    strict.validate({"a": "127.0.0.1"})
+    validator = JSONSchemaValidator(schema, validate_formats=True)
+    validator.validate({"a": "127.0.0.1"})
     with pytest.raises(InvalidRecord, match="'no address' is not a 'ipv4'"):
-        strict.validate({"a": "no address"})
+        validator.validate({"a": "no address"})
 
 
 def test_custom_format_checker_is_used():

@@ -18,7 +18,7 @@ STEPS = st.lists(
 )
 
 
-class Model:
+class ReferenceWatermark:
     """A slow reference implementation that keeps every record and state."""
 
     def __init__(self) -> None:
@@ -26,38 +26,38 @@ class Model:
         self.covered = 0
 
     def take(self) -> bytes | None:
-        covered = 0
-        number = 0
+        last_covered = 0
+        state_number = 0
         for kind, _ in self.log:
             if kind == "record":
                 break
             if kind == "state":
-                number += 1
-                covered = number
-        if covered <= self.covered:
+                state_number += 1
+                last_covered = state_number
+        if last_covered <= self.covered:
             return None
-        self.covered = covered
-        return b"%d" % covered
+        self.covered = last_covered
+        return b"%d" % last_covered
 
 
 @given(STEPS)
 def test_state_is_released_once_all_earlier_records_are_drained(steps):
     watermark: StateWatermark[str] = StateWatermark()
-    model = Model()
+    reference = ReferenceWatermark()
     states = 0
     for kind, holder in steps:
         if kind == "record":
             watermark.add_holder(holder)
-            model.log.append((kind, holder))
+            reference.log.append((kind, holder))
         elif kind == "drain":
             watermark.remove_holder(holder)
-            model.log = [entry for entry in model.log if entry != ("record", holder)]
+            reference.log = [entry for entry in reference.log if entry != ("record", holder)]
         elif kind == "state":
             states += 1
             watermark.add_state(b"%d" % states)
-            model.log.append((kind, ""))
+            reference.log.append((kind, ""))
         else:
-            assert watermark.take() == model.take()
+            assert watermark.take() == reference.take()
             assert len(watermark._waiting) <= len(watermark.holders) + 1
 
 

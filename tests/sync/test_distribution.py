@@ -18,7 +18,7 @@ from tap_core.incremental.cursor import DatetimeBasedCursor
 from tap_core.protocols.singer.writer import SingerWriter, encode_body
 from tap_core.sync.work_units import WorkResult, WorkResults
 from tests.http.server import Server, serving
-from tests.incremental.apis import FROM, SECONDS, TO, Api, Dated
+from tests.incremental.apis import END_DATE_OPTION, SECONDS, START_DATE_OPTION, Api, ArticleStream
 from tests.sync.syncing import DATETIME, INTEGER, STRING, Output, make, schema, stream, sync
 
 ORDERS = {
@@ -264,11 +264,11 @@ def windows(server, **members):
         end_datetime="2024-01-10T00:00:00Z",
         step="P1D",
         cursor_granularity="PT1S",
-        start_time_option=FROM,
-        end_time_option=TO,
+        start_time_option=START_DATE_OPTION,
+        end_time_option=END_DATE_OPTION,
         **members,
     )
-    return type("Articles", (Dated,), {"incremental_sync": cursor, "url_base": server.url})
+    return type("Articles", (ArticleStream,), {"incremental_sync": cursor, "url_base": server.url})
 
 
 ARTICLES = [

@@ -18,7 +18,7 @@ from tap_core.sql import SQLConnector, SQLStream, SQLTap
 from tap_core.state.backfill_range import ReadRange, parse_range
 from tap_core.sync.backfill import begin_backfill
 from tests.http.server import Reply, Server, serving
-from tests.incremental.apis import Api, dated, make_dated_records
+from tests.incremental.apis import Api, make_dated_records, make_stream_class
 from tests.manifest.running import list_paths, manifest
 from tests.manifest.running import stream as declared
 from tests.sync.syncing import DATETIME, INTEGER, Output, make, schema, stream, with_hook
@@ -227,12 +227,16 @@ def test_windows_cover_only_the_range(server: Server) -> None:
     steps = {"step": "P5D", "cursor_granularity": "PT1S"}
     read = ReadRange("2022-12-01", "2022-12-05")
     saved = {"bookmarks": {"articles": {"replication_key": "at", "replication_key_value": "x"}}}
-    output = backfill(dated(**steps), read=read, state=saved, config={"url": server.url})
+    output = backfill(
+        make_stream_class(**steps), read=read, state=saved, config={"url": server.url}
+    )
     assert api.requests == ["2022-12-01T00:00:00Z..2022-12-05T00:00:00Z"]
     assert ids(output) == [1]
     assert output.states[-1] == saved
     server.requests.clear()
-    backfill(dated(), read=ReadRange("2023-02-01"), state=None, config={"url": server.url})
+    backfill(
+        make_stream_class(), read=ReadRange("2023-02-01"), state=None, config={"url": server.url}
+    )
     assert api.requests == ["2023-02-01T00:00:00Z..2023-02-05T00:00:00Z"]
 
 

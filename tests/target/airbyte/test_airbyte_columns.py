@@ -40,7 +40,7 @@ TEXT: dict[str, Any] = {"type": ["null", "string"]}
 TIME: dict[str, Any] = {"type": "string", "format": "date-time"}
 
 
-def struct(**properties: Any) -> dict[str, Any]:
+def object_schema(**properties: Any) -> dict[str, Any]:
     return {"type": ["null", "object"], "properties": properties}
 
 
@@ -56,7 +56,7 @@ def table_schema(
     )
 
 
-def by_name(schema: TableSchema) -> dict[str, Column]:
+def get_columns(schema: TableSchema) -> dict[str, Column]:
     return {column.name: column for column in schema.columns}
 
 
@@ -95,12 +95,12 @@ def test_generation_id_replaces_the_table_version_column():
 
 def test_record_properties_named_like_airbyte_columns_are_ignored():
     """PyAirbyte sends the columns of its cache, with these among them."""
-    sent = dict.fromkeys(AIRBYTE_COLUMNS, TEXT)
-    schema = table_schema({"id": INT, **sent})
+    airbyte_properties = dict.fromkeys(AIRBYTE_COLUMNS, TEXT)
+    schema = table_schema({"id": INT, **airbyte_properties})
     assert [c.name for c in schema.columns if c.feed is ColumnSource.PROPERTY] == ["id"]
     assert {c.name for c in schema.columns if c.feed is ColumnSource.METADATA} == {*AIRBYTE_COLUMNS}
-    plain = table_schema({"id": INT, META: TEXT}, options=ColumnOptions())
-    assert by_name(plain)[META].feed is ColumnSource.PROPERTY
+    singer_schema = table_schema({"id": INT, META: TEXT}, options=ColumnOptions())
+    assert get_columns(singer_schema)[META].feed is ColumnSource.PROPERTY
 
 
 def test_singer_run_empties_the_airbyte_columns_of_rows_it_updates():
@@ -124,11 +124,11 @@ def test_keys_and_deletion_marks_must_fit_their_columns():
 
 
 def test_nested_key_gets_a_column_and_its_object_keeps_it():
-    meta = struct(id=INT, at=TIME)
+    meta = object_schema(id=INT, at=TIME)
     schema = table_schema(
         {"meta": meta}, "meta.id", meta__id=("meta", "id"), meta__at=("meta", "at")
     )
-    columns = by_name(schema)
+    columns = get_columns(schema)
     assert (schema.keys, schema.key_sources) == (("meta_id",), ("meta.id",))
     assert (columns["meta_id"].type, columns["meta_id"].path) == (Integer(), ("meta", "id"))
     assert columns["meta_at"].type == Timestamp()
@@ -137,58 +137,68 @@ def test_nested_key_gets_a_column_and_its_object_keeps_it():
 
 
 def test_nested_key_column_gets_a_number_if_its_name_is_taken():
-    meta = struct(id=INT)
+    meta = object_schema(id=INT)
     schema = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     assert schema.keys == ("meta_id_2",)
-    assert by_name(schema)["meta.id"].type == Text()
-    assert by_name(schema)["meta_id_2"].type == Integer()
-    case = table_schema({"Meta_ID": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
-    assert by_name(case)["Meta_ID"].path == ()
-    assert case.keys == ("meta_id_2",)
+    assert get_columns(schema)["meta.id"].type == Text()
+    assert get_columns(schema)["meta_id_2"].type == Integer()
+    other_case = table_schema({"Meta_ID": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
+    assert get_columns(other_case)["Meta_ID"].path == ()
+    assert other_case.keys == ("meta_id_2",)
     two_paths = table_schema(
-        {"a": struct(b_c=INT), "a_b": struct(c=INT)}, a__b_c=("a", "b_c"), a_b__c=("a_b", "c")
+        {"a": object_schema(b_c=INT), "a_b": object_schema(c=INT)},
+        a__b_c=("a", "b_c"),
+        a_b__c=("a_b", "c"),
     )
-    assert {"a_b_c", "a_b_c_2"} <= by_name(two_paths).keys()
+    assert {"a_b_c", "a_b_c_2"} <= get_columns(two_paths).keys()
 
 
 def test_nested_key_column_is_recognized_in_an_existing_table():
-    meta = struct(id=INT)
+    meta = object_schema(id=INT)
     schema = table_schema({"meta.id": TEXT, "meta": meta}, "meta.id", meta__id=("meta", "id"))
     adapted, changes = diff_with_table(schema, schema.types, sources=schema.sources)
     assert (adapted.columns, changes) == (schema.columns, ())
 
 
 def test_open_object_is_text_and_its_nested_key_has_a_column():
-    meta = {**struct(id=INT), "additionalProperties": True}
+    meta = {**object_schema(id=INT), "additionalProperties": True}
     schema = table_schema({"meta": meta}, "meta.id", meta__id=("meta", "id"))
-    assert by_name(schema)["meta"].type == Text()
-    assert by_name(schema)["meta_id"].type == Integer()
+    assert get_columns(schema)["meta"].type == Text()
+    assert get_columns(schema)["meta_id"].type == Integer()
 
 
 def test_path_of_one_part_refers_to_the_property():
     schema = table_schema({"id": INT}, "id", id=("id",))
-    assert (schema.keys, by_name(schema)["id"].path) == (("id",), ())
+    assert (schema.keys, get_columns(schema)["id"].path) == (("id",), ())
 
 
 def test_nested_boolean_key_is_text():
     schema = table_schema(
-        {"meta": struct(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok")
+        {"meta": object_schema(ok={"type": "boolean"})}, "meta.ok", meta__ok=("meta", "ok")
     )
-    assert by_name(schema)["meta_ok"].type == Text()
-    assert Boolean() in {c.type for c in by_name(schema)["meta"].type.fields}  # type: ignore[union-attr]
+    assert get_columns(schema)["meta_ok"].type == Text()
+    assert Boolean() in {c.type for c in get_columns(schema)["meta"].type.fields}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
     ("schema", "path", "reason"),
     [
-        ({"type": "array", "items": struct(id=INT)}, ("meta", "id"), "meta is not an object"),
+        (
+            {"type": "array", "items": object_schema(id=INT)},
+            ("meta", "id"),
+            "meta is not an object",
+        ),
         ({"type": "string"}, ("meta", "id"), "meta is not an object"),
         ({"type": "object"}, ("meta", "id"), "meta is free-form"),
         ({}, ("meta", "id"), "meta is free-form"),
-        (struct(at=TIME), ("meta", "id"), "declares no meta.id"),
-        (struct(id=struct(x=INT)), ("meta", "id"), "it is not a single value"),
-        (struct(id={"type": "array", "items": INT}), ("meta", "id"), "it is not a single value"),
-        (struct(id=INT), ("mata", "id"), "declares no mata"),
+        (object_schema(at=TIME), ("meta", "id"), "declares no meta.id"),
+        (object_schema(id=object_schema(x=INT)), ("meta", "id"), "it is not a single value"),
+        (
+            object_schema(id={"type": "array", "items": INT}),
+            ("meta", "id"),
+            "it is not a single value",
+        ),
+        (object_schema(id=INT), ("mata", "id"), "declares no mata"),
     ],
 )
 def test_path_to_an_undeclared_or_composite_value_is_rejected(
@@ -213,9 +223,9 @@ def test_spool_line_contains_the_meta_of_its_row(tmp_path: Path):
         spool = Spool(folder, StreamId("a"))
         changes = b'{"changes":[]}'
         spool.add(Rows(StreamId("a"), [b'{"x":1}', b"{}"], meta=[changes, None], version=2), 5)
-        long = b'{"x":"' + b"x" * (1 << 20) + b'"}'
-        spool.add(Rows(StreamId("a"), [long], meta=[changes]), 7)
-        spool.add(Rows(StreamId("a"), [long]), 8)
+        long_row = b'{"x":"' + b"x" * (1 << 20) + b'"}'
+        spool.add(Rows(StreamId("a"), [long_row], meta=[changes]), 7)
+        spool.add(Rows(StreamId("a"), [long_row]), 8)
         first, *later = Path(spool.close_batch().paths[0]).read_bytes().splitlines()
     finally:
         folder.close()

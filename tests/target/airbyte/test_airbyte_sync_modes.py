@@ -72,12 +72,12 @@ ERROR = {"type": "TRACE", "trace": {"type": "ERROR", "error": {"message": "gone"
 class Tables(MemoryTables):
     """Tables in memory that record their commit requests; ``set_aside`` rows are quarantined."""
 
-    works: list[CommitRequest] = field(default_factory=list)
+    requests: list[CommitRequest] = field(default_factory=list)
     set_aside: int = 0
 
-    def write(self, work: CommitRequest) -> CommitResult:
-        outcome = super().write(work)
-        self.works.append(work)
+    def write(self, request: CommitRequest) -> CommitResult:
+        outcome = super().write(request)
+        self.requests.append(request)
         return CommitResult(outcome.written, self.set_aside, outcome.carried, {})
 
 
@@ -98,7 +98,7 @@ class Loaded:
 
     @property
     def swapped(self) -> list[str]:
-        return [str(w.stream) for w in self.tables.works if w.mode is WriteMode.OVERWRITE]
+        return [str(w.stream) for w in self.tables.requests if w.mode is WriteMode.OVERWRITE]
 
 
 def load(
@@ -161,8 +161,8 @@ def test_each_destination_sync_mode_selects_a_write_mode(tmp_path: Path) -> None
     result = load(tmp_path, streams, [record(name) for name in names])
     assert result.error is None
     modes = {
-        str(work.stream): (work.mode, work.table_schema.keys, work.cursor)
-        for work in result.tables.works
+        str(request.stream): (request.mode, request.table_schema.keys, request.cursor)
+        for request in result.tables.requests
     }
     dedup = (WriteMode.UPSERT, ("id",), "at")
     assert modes == {
@@ -263,7 +263,7 @@ def test_overwrite_is_committed_once_its_stream_is_complete(tmp_path: Path) -> N
     assert isinstance(result.error, IncompleteError)
     assert "The tables of p were not overwritten and are unchanged" in str(result.error)
     assert "STREAM_STATUS of COMPLETE" in str(result.error)
-    assert {str(work.stream) for work in result.tables.works} == {"o", "a"}
+    assert {str(request.stream) for request in result.tables.requests} == {"o", "a"}
 
 
 @pytest.mark.parametrize("messages", [[], [record("o")], [record("o"), state("o")], [state("o")]])
@@ -323,9 +323,9 @@ def test_older_generations_are_deleted_when_the_stream_is_complete(
 ) -> None:
     messages = [*(record("r", number) for number in range(rows)), state("r"), status("r")]
     result = load(tmp_path, [refresh(mode)], messages)
-    assert [work.kept_version for work in result.tables.works] == [None] * bool(rows) + [2]
-    assert result.tables.works[-1].hard_delete
-    assert {batch.version for work in result.tables.works for batch in work.batches} <= {2}
+    assert [request.kept_version for request in result.tables.requests] == [None] * bool(rows) + [2]
+    assert result.tables.requests[-1].hard_delete
+    assert {batch.version for request in result.tables.requests for batch in request.batches} <= {2}
     assert result.values == [("r", 1)]
 
 
@@ -394,8 +394,8 @@ def test_last_commit_stores_the_states_of_all_streams(tmp_path: Path) -> None:
     carried: list[str] = []
 
     class Keeping(Tables):
-        def write(self, work: CommitRequest) -> CommitResult:
-            outcome = super().write(work)
+        def write(self, request: CommitRequest) -> CommitResult:
+            outcome = super().write(request)
             carried.extend([outcome.carried.state.decode()] if outcome.carried else [])
             return outcome
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 
-def no_spark() -> Any:
+def refuse_spark() -> Any:
     raise AssertionError("these tables can be read without Spark")
 
 
@@ -57,8 +57,8 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     """Run a command in this process; return exit code, standard output and standard error."""
     try:
         code = TargetSpark.cli.main(list(arguments), standalone_mode=False)
-    except SystemExit as end:
-        code = end.code
+    except SystemExit as error:
+        code = error.code
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -77,8 +77,8 @@ def test_help_lists_the_commands_without_importing_pyspark() -> None:
     )
     assert process.stdout.endswith("[]\n")
     assert process.stdout.count("code 0") == 4
-    help_of_all = process.stdout.partition("code")[0]
-    assert all(word in help_of_all for word in ("doctor", "last-state", "replay"))
+    help_text = process.stdout.partition("code")[0]
+    assert all(word in help_text for word in ("doctor", "last-state", "replay"))
 
 
 def test_without_tables_last_state_fails_with_a_message(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_invalid_settings_are_reported_without_a_traceback(tmp_path: Path) -> No
 
 
 def test_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exc_info:
         TargetSpark.cli.main(["last-state", "--wrong"])
     captured = capsys.readouterr()
-    assert (ended.value.code, captured.out) == (2, "")
+    assert (exc_info.value.code, captured.out) == (2, "")
     assert "target-spark last-state" in captured.err
     assert "No such option: --wrong" in captured.err
 
@@ -141,10 +141,10 @@ def test_last_state_is_that_of_the_newest_run_at_the_path(
     code, out, err = run_command(capsys, "last-state", "--config", str(path), "--job", "other")
     assert (code, out) == (1, "")
     assert "to the jobs job: name one with --job" in err
-    by_files = find_recoverable_tables(
-        settings.load_options({**options, "path": f"{warehouse.folder}/"}), no_spark
+    tables = find_recoverable_tables(
+        settings.load_options({**options, "path": f"{warehouse.folder}/"}), refuse_spark
     )
-    assert {recovered.table.name for recovered in by_files} - {"foreign"} == {
+    assert {recovered.table.name for recovered in tables} - {"foreign"} == {
         "a",
         "b",
         "b__quarantine",
@@ -152,10 +152,10 @@ def test_last_state_is_that_of_the_newest_run_at_the_path(
     }
     if warehouse.format != "parquet":
         # By Spark, as for tables that are not on this machine, the answer is the same.
-        assert by_files == by_spark(warehouse, options["path"])
+        assert tables == read_tables_by_spark(warehouse, options["path"])
 
 
-def by_spark(warehouse: Warehouse, path: str) -> Any:
+def read_tables_by_spark(warehouse: Warehouse, path: str) -> Any:
     from target_spark.cli import last_state
 
     options = settings.load_options({"path": path, "format": warehouse.format})
@@ -168,15 +168,17 @@ def by_spark(warehouse: Warehouse, path: str) -> Any:
 @pytest.mark.spark
 def test_table_that_never_had_rows_is_not_unknown(warehouse: Warehouse) -> None:
     if warehouse.format == "delta":
-        warehouse.spark.sql(f"CREATE TABLE delta.`{warehouse.folder}/made` (id BIGINT) USING delta")
+        warehouse.spark.sql(
+            f"CREATE TABLE delta.`{warehouse.folder}/created` (id BIGINT) USING delta"
+        )
     else:
-        warehouse.load(schema("made", ID), schema("b", ID), record("b", id=1))
+        warehouse.load(schema("created", ID), schema("b", ID), record("b", id=1))
     options = {"path": str(warehouse.folder), "format": warehouse.format}
     tables = {
         recovered.table.name: recovered
-        for recovered in find_recoverable_tables(settings.load_options(options), no_spark)
+        for recovered in find_recoverable_tables(settings.load_options(options), refuse_spark)
     }
-    assert not tables["made"].unknown  # it never had a row
+    assert not tables["created"].unknown  # it never had a row
     assert get_job_metadata(["job"], tables.values()) is None
 
 
@@ -188,7 +190,7 @@ def test_unreadable_lost_and_found_of_a_volume_is_left_out(
         (tmp_path / name / "_delta_log").mkdir(parents=True)
     monkeypatch.setattr(os, "access", lambda path, _mode: Path(path).name != "lost+found")
     options = settings.load_options({"path": str(tmp_path)})
-    tables = find_recoverable_tables(options, no_spark)
+    tables = find_recoverable_tables(options, refuse_spark)
     assert [recovered.table.name for recovered in tables] == ["orders"]
 
 
@@ -246,10 +248,10 @@ def test_database_that_an_iceberg_catalog_does_not_have_has_no_tables(
 def test_unexpected_error_shows_no_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_args: Any) -> None:
+    def fail(*_args: Any) -> None:
         raise ValueError("the server said s3cr3t")
 
-    monkeypatch.setattr("target_spark.cli.last_state.find_recoverable_tables", broken)
+    monkeypatch.setattr("target_spark.cli.last_state.find_recoverable_tables", fail)
     options = {"path": "x", "format": "parquet", "spark": {"spark.x.secret": "s3cr3t"}}
     (tmp_path / "config.json").write_text(json.dumps(options))
     code, out, err = run_command(capsys, "last-state", "--config", str(tmp_path / "config.json"))
@@ -281,7 +283,7 @@ def _is_weather(line: bytes) -> bool:
     return message["type"] == "STATE" or message["stream"] == "weather"
 
 
-def records(lines: Iterable[bytes]) -> Iterator[str]:
+def list_record_keys(lines: Iterable[bytes]) -> Iterator[str]:
     for line in lines:
         message = json.loads(line)
         if message["type"] == "RECORD":
@@ -294,39 +296,39 @@ def test_load_without_a_state_file_resumes_from_its_table(
     warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     all_lines = run_tap(tmp_path)
-    states = [n for n, line in enumerate(all_lines) if json.loads(line)["type"] == "STATE"]
-    until = states[len(states) // 2]
+    state_positions = [n for n, line in enumerate(all_lines) if json.loads(line)["type"] == "STATE"]
+    last_position = state_positions[len(state_positions) // 2]
     config: dict[str, Any] = {"write_mode": "append", "flush_rows": 20, "emit": lambda _state: None}
     loader, spool = warehouse.open(**config)
     decoder = SingerReader()
-    for line in all_lines[:until]:
+    for line in all_lines[:last_position]:
         for event in decoder.feed(line):
             loader.process_event(event)
     loader._pipeline.wait()
     loader.close()  # like a crash: spooled rows and emitted states are lost
     spool.close()
-    committed = Counter(f"{origin} {hour}" for origin, hour in weather(warehouse))
-    assert 0 < sum(committed.values()) < len(list(records(all_lines)))
+    committed = Counter(f"{origin} {hour}" for origin, hour in read_weather_keys(warehouse))
+    assert 0 < sum(committed.values()) < len(list(list_record_keys(all_lines)))
 
     options = {"path": str(warehouse.folder), "format": warehouse.format, "job": "job"}
     (tmp_path / "config.json").write_text(json.dumps(options))
     code, out, _ = run_command(capsys, "last-state", "--config", str(tmp_path / "config.json"))
     assert code == 0
     (tmp_path / "state.json").write_text(out)
-    resumed = run_tap(tmp_path, "--state", "state.json")
-    warehouse.load(*map(json.loads, resumed), **config)
-    rows = Counter(f"{origin} {hour}" for origin, hour in weather(warehouse))
-    resent = Counter(records(resumed))
-    assert set(rows) == set(records(all_lines))  # none is missing
+    resumed_lines = run_tap(tmp_path, "--state", "state.json")
+    warehouse.load(*map(json.loads, resumed_lines), **config)
+    rows = Counter(f"{origin} {hour}" for origin, hour in read_weather_keys(warehouse))
+    resent = Counter(list_record_keys(resumed_lines))
+    assert set(rows) == set(list_record_keys(all_lines))  # none is missing
     assert rows == committed + resent  # and no unexpected row was loaded
 
 
-def weather(warehouse: Warehouse) -> list[tuple[str, str]]:
+def read_weather_keys(warehouse: Warehouse) -> list[tuple[str, str]]:
     hour = "date_format(time_hour, \"yyyy-MM-dd'T'HH:mm:ss'Z'\")"
     return [tuple(row) for row in warehouse.read("weather").selectExpr("origin", hour).collect()]
 
 
-class Counting:
+class CountingTap:
     """A tap that sends each row once, and a state after every tenth row."""
 
     def __init__(self, first: int) -> None:
@@ -347,20 +349,20 @@ def test_appended_stream_has_no_duplicates_after_a_resume(
 ) -> None:
     warehouse = Warehouse(spark_session, spark, tmp_path / "tables", "parquet")
     loader, spool = warehouse.open(write_mode="append", flush_rows=15)
-    feed(loader, *list(Counting(1).messages())[:70])
+    feed(loader, *list(CountingTap(1).messages())[:70])
     loader._pipeline.wait()
     loader.close()
     spool.close()
     before = sorted(row[0] for row in warehouse.rows("a"))
     options = {"path": str(warehouse.folder), "format": warehouse.format}
-    last = get_job_metadata(
-        ["job"], find_recoverable_tables(settings.load_options(options), no_spark)
+    marker = get_job_metadata(
+        ["job"], find_recoverable_tables(settings.load_options(options), refuse_spark)
     )
-    assert last is not None
-    covered = json.loads(last.state or "")["at"]
-    assert before == list(range(1, covered + 1))  # a full batch ends at a STATE message
-    assert covered >= 40
-    warehouse.load(*Counting(covered + 1).messages(), write_mode="append")
+    assert marker is not None
+    last_number = json.loads(marker.state or "")["at"]
+    assert before == list(range(1, last_number + 1))  # a full batch ends at a STATE message
+    assert last_number >= 40
+    warehouse.load(*CountingTap(last_number + 1).messages(), write_mode="append")
     assert sorted(row[0] for row in warehouse.rows("a")) == list(range(1, 101))
 
 
@@ -383,7 +385,7 @@ def test_state_that_a_later_run_has_not_covered_is_printed_with_a_warning(
     assert "resume from" not in err
 
 
-class Finalized:
+class SignalOnDelete:
     """An object during whose deletion a signal arrives."""
 
     def __del__(self) -> None:
@@ -391,7 +393,7 @@ class Finalized:
 
 
 def delete_and_wait() -> None:
-    Finalized()
+    SignalOnDelete()
     time.sleep(20)
 
 
@@ -400,9 +402,9 @@ def test_signal_during_a_finalizer_ends_a_command_after_it(tmp_path: Path) -> No
     before = [signal.getsignal(number) for number in numbers]
     try:
         _create_target(TargetSpark, ConfigInput({"path": str(tmp_path), "format": "parquet"}))
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exc_info:
             delete_and_wait()
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-    assert ended.value.code == -signal.SIGTERM
+    assert exc_info.value.code == -signal.SIGTERM

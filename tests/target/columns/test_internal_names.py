@@ -21,7 +21,7 @@ from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.tables import TableService
 from target_spark.tables.identifiers import is_internal, quote
 from tests.target.columns.widening_of_all_types import diff_with_table
-from tests.target.fivetran.fivetran_writes import DestinationTables, shape
+from tests.target.fivetran.fivetran_writes import DestinationTables, make_schema
 from tests.target.warehouse import Warehouse, record, schema
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_fivetran_batches_keep_values_of_such_columns(
     (tmp_path / "files").mkdir()
     tables = TableService(spark, LoadOptions(str(tmp_path / "lake"), format=table_format))
     destination = DestinationTables(tables, tmp_path / "files")
-    table = shape(id="*LONG", n="INT", **dict.fromkeys(NAMES, "STRING"))
+    table = make_schema(id="*LONG", n="INT", **dict.fromkeys(NAMES, "STRING"))
     destination.make("a", table)
     columns = [column.name for column in table.columns]
     first = destination.file(FileKind.REPLACE, columns, [("1", "1", *values(1).values())])

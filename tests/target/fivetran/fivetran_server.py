@@ -136,7 +136,7 @@ class Destination:
         for file_rows in rows:
             self._files += 1
             path, key = folder / f"{self._files}.csv.zst.aes", batch_files.new_key()
-            batch_files.write(path, columns, file_rows, key=key, compression=compression)
+            batch_files.write_batch_file(path, columns, file_rows, key=key, compression=compression)
             keys[str(path)] = key
         return keys
 

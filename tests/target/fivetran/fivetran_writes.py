@@ -22,7 +22,7 @@ from target_spark.tables.identifiers import RESERVED, quote, sanitize_names
 from tests.fivetran import batch_files
 from tests.fivetran.batch_files import Cell
 
-__all__ = ["PARAMS", "DestinationTables", "shape"]
+__all__ = ["PARAMS", "DestinationTables", "make_schema"]
 
 PARAMS = FileParams(
     Compression.ZSTD, Encryption.AES, batch_files.NULL_TEXT, batch_files.UNMODIFIED_TEXT
@@ -31,7 +31,7 @@ PARAMS = FileParams(
 Rows = Iterable[Sequence[Cell]]
 
 
-def shape(**columns: Any) -> FivetranSchema:
+def make_schema(**columns: Any) -> FivetranSchema:
     """Return the schema of columns name=type; an asterisk before the type marks a key."""
     created = []
     for name, column_type in columns.items():
@@ -55,7 +55,7 @@ class DestinationTables:
         """Write a batch file with a new key."""
         self._files += 1
         path, key = self.home / f"{self._files}.csv.zst.aes", batch_files.new_key()
-        batch_files.write(path, columns, rows, key=key)
+        batch_files.write_batch_file(path, columns, rows, key=key)
         return RequestFile(str(path), kind, key)
 
     def make(self, name: str, fivetran_schema: FivetranSchema) -> None:

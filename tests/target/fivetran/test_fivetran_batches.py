@@ -22,17 +22,17 @@ from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.write_batch import BatchResult
 from target_spark.spark.arrow_workers import map_in_arrow
 from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
-from tests.target.fivetran.fivetran_writes import DestinationTables, shape
+from tests.target.fivetran.fivetran_writes import DestinationTables, make_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
-PATIENCE = 60
+WAIT_SECONDS = 60
 REPLACE, UPDATE, DELETE = FileKind.REPLACE, FileKind.UPDATE, FileKind.DELETE
 SYNCED = "2024-01-08T18:52:07.754685370Z"
-PEOPLE = shape(id="*LONG", name="STRING", n="INT", _fivetran_synced="UTC_DATETIME")
+PEOPLE = make_schema(id="*LONG", name="STRING", n="INT", _fivetran_synced="UTC_DATETIME")
 COLUMNS = [column.name for column in PEOPLE.columns]
 
 
@@ -56,11 +56,11 @@ def people(destination: DestinationTables) -> DestinationTables:
     return destination
 
 
-def names(destination: DestinationTables) -> list[tuple[Any, ...]]:
+def read_people(destination: DestinationTables) -> list[tuple[Any, ...]]:
     return destination.rows("people", "id", "name", "n")
 
 
-THREE = [(1, "one", 10), (2, "two", 20), (3, "three", None)]
+THREE_PEOPLE = [(1, "one", 10), (2, "two", 20), (3, "three", None)]
 
 
 def test_replace_update_and_delete_files_are_one_commit(people: DestinationTables) -> None:
@@ -85,13 +85,13 @@ def test_replace_update_and_delete_files_are_one_commit(people: DestinationTable
     )
     assert people.write("people", PEOPLE, *files) == BatchResult(6, 4)
     expected = [(1, None, 11), (2, None, 20), (3, "three", 30), (4, "four", 40)]
-    assert names(people) == expected
+    assert read_people(people) == expected
     assert people.commits("people") == before + 1
     people.write("people", PEOPLE, *files)  # the answer was lost
-    assert names(people) == expected
+    assert read_people(people) == expected
 
     people.write("people", PEOPLE, people.file(DELETE, ["id"], [("1",), ("3",), ("97",)]))
-    assert [row[0] for row in names(people)] == [2, 4]
+    assert [row[0] for row in read_people(people)] == [2, 4]
     assert people.write("people", PEOPLE) == BatchResult(0, 0)
     assert people.write("people", PEOPLE, people.file(UPDATE, COLUMNS, [])) == BatchResult(0, 1)
 
@@ -100,37 +100,38 @@ def test_first_batch_is_merged_with_concurrently_inserted_rows(
     destination: DestinationTables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The other writer inserts after the table was found empty, while the rows are written."""
-    began, go_on = tmp_path / "began", tmp_path / "go on"
-    real = write_batch.read_files
+    reading_started, may_continue = tmp_path / "began", tmp_path / "go on"
+    read_files = write_batch.read_files
 
-    def wait(rows: Iterator[Any]) -> Iterator[Any]:
-        began.touch()
-        end = time.monotonic() + PATIENCE
-        while not go_on.exists() and time.monotonic() < end:
+    def wait_before_rows(rows: Iterator[Any]) -> Iterator[Any]:
+        reading_started.touch()
+        end = time.monotonic() + WAIT_SECONDS
+        while not may_continue.exists() and time.monotonic() < end:
             time.sleep(0.02)
         yield from rows
 
-    def read(*args: Any) -> DataFrame:
-        frame = real(*args)
-        return map_in_arrow(frame, wait, frame.schema, "waits")
+    def read_slowly(*args: Any) -> DataFrame:
+        frame = read_files(*args)
+        return map_in_arrow(frame, wait_before_rows, frame.schema, "waits")
 
     destination.make("people", PEOPLE)
-    ref, theirs = destination.ref("people"), destination.tables.spark.newSession()
+    ref, other_session = destination.ref("people"), destination.tables.spark.newSession()
     for key, value in destination.tables.spark.conf.getAll.items():
         if key.startswith("spark.sql.catalog."):
-            theirs.conf.set(key, value)
-    monkeypatch.setattr(write_batch, "read_files", read)
+            other_session.conf.set(key, value)
+    monkeypatch.setattr(write_batch, "read_files", read_slowly)
     rows = [("1", "ours", "10", SYNCED), ("2", "ours", "20", SYNCED)]
     file = destination.file(REPLACE, COLUMNS, rows)
     with ThreadPoolExecutor() as pool:
-        writing = pool.submit(destination.write, "people", PEOPLE, file)
-        end = time.monotonic() + PATIENCE
-        while not began.exists() and time.monotonic() < end:
+        future = pool.submit(destination.write, "people", PEOPLE, file)
+        end = time.monotonic() + WAIT_SECONDS
+        while not reading_started.exists() and time.monotonic() < end:
             time.sleep(0.02)
-        theirs.sql(f"INSERT INTO {ref} VALUES (2, 'theirs', 0, now()), (3, 'theirs', 0, now())")  # noqa: S608
-        go_on.touch()
-        assert writing.result() == BatchResult(2, 1)
-    assert names(destination) == [(1, "ours", 10), (2, "ours", 20), (3, "theirs", 0)]
+        values = "(2, 'theirs', 0, now()), (3, 'theirs', 0, now())"
+        other_session.sql(f"INSERT INTO {ref} VALUES {values}")  # noqa: S608
+        may_continue.touch()
+        assert future.result() == BatchResult(2, 1)
+    assert read_people(destination) == [(1, "ours", 10), (2, "ours", 20), (3, "theirs", 0)]
 
 
 def test_rows_of_one_key_are_applied_in_order(
@@ -146,7 +147,7 @@ def test_rows_of_one_key_are_applied_in_order(
     destination.write(
         "people", PEOPLE, first, destination.file(REPLACE, COLUMNS, [("2", "y", "8", SYNCED)])
     )
-    assert names(destination) == [(1, "b", 2), (2, "y", 8)]
+    assert read_people(destination) == [(1, "b", 2), (2, "y", 8)]
     destination.write(
         "people",
         PEOPLE,
@@ -167,10 +168,10 @@ def test_rows_of_one_key_are_applied_in_order(
             [("3", "z", "7", SYNCED), ("4", "q", "6", SYNCED)],
         ),
     )
-    assert names(destination) == [(1, None, 3), (2, "y", 8), (3, "z", 33)]
+    assert read_people(destination) == [(1, None, 3), (2, "y", 8), (3, "z", 33)]
 
 
-EVERY = shape(
+ALL_TYPES = make_schema(
     id="*STRING",
     truth="BOOLEAN",
     short="SHORT",
@@ -231,23 +232,23 @@ def test_values_of_every_type_are_exact_after_each_operation(
 
     A first batch that is sent twice is stored once.
     """
-    destination.make("every", EVERY)
-    columns = [column.name for column in EVERY.columns]
+    destination.make("every", ALL_TYPES)
+    columns = [column.name for column in ALL_TYPES.columns]
     empty: tuple[Cell, ...] = (NULL,) * len(CELLS)
     unmodified: tuple[Cell, ...] = (UNMODIFIED,) * len(CELLS)
 
-    def content() -> dict[str, tuple[Any, ...]]:
+    def read_values() -> dict[str, tuple[Any, ...]]:
         table = destination.tables.spark.table(destination.ref("every"))
         with_text = table.withColumn("instant", table["instant"].cast("string"))
         return {row[0]: tuple(row[1:]) for row in with_text.collect()}
 
     rows = [(name, *CELLS) for name in ("stays", "is nulled", "goes")]
     first = destination.file(REPLACE, columns, [*rows, ("is set", *empty)])
-    for _ in range(2):  # they are added; then, as the answer was lost, they meet themselves
-        destination.write("every", EVERY, first)
+    for _ in range(2):  # the rows are added, and then sent again, as after a lost answer
+        destination.write("every", ALL_TYPES, first)
     nulls = (None,) * len(CELLS)
-    every = dict.fromkeys(("stays", "is nulled", "goes"), VALUES)
-    assert content() == {**every, "is set": nulls}
+    expected = dict.fromkeys(("stays", "is nulled", "goes"), VALUES)
+    assert read_values() == {**expected, "is set": nulls}
     update = destination.file(
         UPDATE,
         list(reversed(columns)),
@@ -257,32 +258,36 @@ def test_values_of_every_type_are_exact_after_each_operation(
             (*reversed(CELLS), "is set"),
         ],
     )
-    destination.write("every", EVERY, update, destination.file(DELETE, columns, [("goes", *empty)]))
-    assert content() == {"stays": VALUES, "is nulled": nulls, "is set": VALUES}
+    destination.write(
+        "every", ALL_TYPES, update, destination.file(DELETE, columns, [("goes", *empty)])
+    )
+    assert read_values() == {"stays": VALUES, "is nulled": nulls, "is set": VALUES}
 
 
 @pytest.mark.thorough
 def test_rows_match_by_composite_keys_of_any_type(destination: DestinationTables) -> None:
     """F37: rows match by keys of several columns, of any type."""
     keys = {name: f"*{type_}" for name, type_ in zip("abcdefg", KEY_TYPES, strict=True)}
-    fivetran_schema = shape(**keys, **{"odd name; `'": "STRING"})
+    fivetran_schema = make_schema(**keys, **{"odd name; `'": "STRING"})
     columns = [column.name for column in fivetran_schema.columns]
     destination.make("keyed", fivetran_schema)
-    other = ("-0.0", *KEY_CELLS[1:])
+    equal_cells = ("-0.0", *KEY_CELLS[1:])
     destination.write(
         "keyed", fivetran_schema, destination.file(REPLACE, columns, [(*KEY_CELLS, "old")])
     )
     destination.write(
-        "keyed", fivetran_schema, destination.file(UPDATE, columns, [(*other, "new")])
+        "keyed", fivetran_schema, destination.file(UPDATE, columns, [(*equal_cells, "new")])
     )
     (row,) = destination.rows("keyed")
     assert row[-1] == "new"
     destination.write(
         "keyed",
         FivetranSchema(fivetran_schema.keys),
-        destination.file(UPDATE, columns[:-1], [other]),
+        destination.file(UPDATE, columns[:-1], [equal_cells]),
     )
-    destination.write("keyed", fivetran_schema, destination.file(DELETE, columns[:-1], [other]))
+    destination.write(
+        "keyed", fivetran_schema, destination.file(DELETE, columns[:-1], [equal_cells])
+    )
     assert destination.rows("keyed") == []
 
 
@@ -305,7 +310,7 @@ def test_rows_match_by_the_stored_key_or_fivetran_id(
     destination: DestinationTables,
 ) -> None:
     """F37: rows of tables without keys match by _fivetran_id, flagged as key or not."""
-    fivetran_schema = shape(_fivetran_id="STRING", n="INT")
+    fivetran_schema = make_schema(_fivetran_id="STRING", n="INT")
     destination.make("flagless", fivetran_schema)
     columns = ["_fivetran_id", "n"]
     destination.write(
@@ -316,34 +321,36 @@ def test_rows_match_by_the_stored_key_or_fivetran_id(
     assert destination.rows("flagless") == [("x", 3)]
 
     destination.make("people", PEOPLE)
-    unflagged = shape(id="LONG", name="STRING")
+    unflagged = make_schema(id="LONG", name="STRING")
     for name in ("first", "second"):
         destination.write(
             "people", unflagged, destination.file(REPLACE, ["id", "name"], [("1", name)])
         )
-    assert names(destination) == [(1, "second", None)]
+    assert read_people(destination) == [(1, "second", None)]
     with pytest.raises(TableError, match="has no column id"):
-        destination.write("people", shape(n="INT"), destination.file(REPLACE, ["n"], [("1",)]))
+        destination.write(
+            "people", make_schema(n="INT"), destination.file(REPLACE, ["n"], [("1",)])
+        )
 
-    bare = shape(n="INT")
-    destination.make("bare", bare)
+    keyless = make_schema(n="INT")
+    destination.make("bare", keyless)
     with pytest.raises(UnsupportedError, match="no key"):
-        destination.write("bare", bare, destination.file(DELETE, ["n"], [("1",)]))
+        destination.write("bare", keyless, destination.file(DELETE, ["n"], [("1",)]))
 
 
 def test_repeated_call_for_a_table_without_a_key_adds_no_rows(
     destination: DestinationTables,
 ) -> None:
     """F43: a repetition has the same files, and nothing has removed rows since."""
-    bare = shape(n="INT")
-    destination.make("bare", bare)
+    keyless = make_schema(n="INT")
+    destination.make("bare", keyless)
     for _ in range(2):  # two calls with the same rows
         file = destination.file(REPLACE, ["n"], [("1",)])
         for _ in range(2):
-            destination.write("bare", bare, file)
+            destination.write("bare", keyless, file)
     assert destination.rows("bare") == [(1,), (1,)]
     assert destination.tables.truncate(StreamId("bare", "s"), "", None, None) == 2
-    destination.write("bare", bare, file)
+    destination.write("bare", keyless, file)
     assert destination.rows("bare") == [(1,)]
 
 
@@ -351,11 +358,11 @@ def test_repeated_call_is_recognized_after_commits_of_other_programs(
     destination: DestinationTables,
 ) -> None:
     """F43: the answer to a call without a key is lost, and other programs add rows meanwhile."""
-    bare = shape(n="INT")
-    destination.make("bare", bare)
+    keyless = make_schema(n="INT")
+    destination.make("bare", keyless)
     file = destination.file(REPLACE, ["n"], [("1",)])
     for _ in range(2):
-        destination.write("bare", bare, file)
+        destination.write("bare", keyless, file)
         destination.tables.spark.sql(f"INSERT INTO {destination.ref('bare')} VALUES (2)")  # noqa: S608
     assert destination.rows("bare") == [(1,), (2,), (2,)]
 
@@ -364,25 +371,25 @@ def test_repeated_call_is_recognized_after_changes_of_the_columns(
     destination: DestinationTables,
 ) -> None:
     """F43: a change of a type or a comment neither updates nor removes rows."""
-    bare, name = shape(n="INT"), "bare"
-    destination.make(name, bare)
+    keyless, name = make_schema(n="INT"), "bare"
+    destination.make(name, keyless)
     file = destination.file(REPLACE, ["n"], [("1",)])
-    destination.write(name, bare, file)
-    destination.tables.alter(StreamId(name, "s"), shape(n="LONG"), drops=False)
+    destination.write(name, keyless, file)
+    destination.tables.alter(StreamId(name, "s"), make_schema(n="LONG"), drops=False)
     destination.tables.spark.sql(f"ALTER TABLE {destination.ref(name)} ALTER COLUMN n COMMENT 'N'")
-    destination.write(name, bare, file)
+    destination.write(name, keyless, file)
     assert destination.rows(name) == [(1,)]
 
 
 def test_call_is_applied_again_after_another_program_has_replaced_the_rows(
     destination: DestinationTables,
 ) -> None:
-    bare = shape(n="INT")
-    destination.make("bare", bare)
+    keyless = make_schema(n="INT")
+    destination.make("bare", keyless)
     file = destination.file(REPLACE, ["n"], [("1",)])
-    destination.write("bare", bare, file)
+    destination.write("bare", keyless, file)
     destination.tables.spark.sql(f"INSERT OVERWRITE {destination.ref('bare')} VALUES (2)")  # noqa: S608
-    destination.write("bare", bare, file)
+    destination.write("bare", keyless, file)
     assert destination.rows("bare") == [(1,), (2,)]
 
 
@@ -407,7 +414,7 @@ def test_invalid_file_leaves_the_table_unchanged(people: DestinationTables) -> N
         with pytest.raises(BatchFileLoadError, match=Path(file.path).name) as caught:
             people.write("people", PEOPLE, good, file)
         assert "MARK" not in str(caught.value)
-    assert names(people) == THREE
+    assert read_people(people) == THREE_PEOPLE
     assert people.commits("people") == before
 
 
@@ -415,16 +422,21 @@ def test_batch_that_deletes_rows_of_a_table_in_history_mode_is_refused(
     destination: DestinationTables,
 ) -> None:
     """The key of such a table has a column that a delete file lacks, or in which it has NULL."""
-    versions = shape(id="*STRING", _fivetran_start="*UTC_DATETIME", _fivetran_end="UTC_DATETIME")
-    destination.make("versions", versions)
-    columns = [column.name for column in versions.columns]
-    destination.write(
-        "versions", versions, destination.file(REPLACE, columns, [("x", SYNCED, SYNCED)])
+    history_schema = make_schema(
+        id="*STRING", _fivetran_start="*UTC_DATETIME", _fivetran_end="UTC_DATETIME"
     )
-    for names, cells in ((columns, ("x", NULL, SYNCED)), (["id", "_fivetran_end"], ("x", SYNCED))):
-        deleted = destination.file(DELETE, names, [cells])
+    destination.make("versions", history_schema)
+    columns = [column.name for column in history_schema.columns]
+    destination.write(
+        "versions", history_schema, destination.file(REPLACE, columns, [("x", SYNCED, SYNCED)])
+    )
+    for columns_of_file, cells in (
+        (columns, ("x", NULL, SYNCED)),
+        (["id", "_fivetran_end"], ("x", SYNCED)),
+    ):
+        delete_file = destination.file(DELETE, columns_of_file, [cells])
         with pytest.raises(UnsupportedError, match=r"s\.versions is in history mode"):
-            destination.write("versions", versions, deleted)
+            destination.write("versions", history_schema, delete_file)
     assert len(destination.rows("versions")) == 1
 
 
@@ -434,22 +446,22 @@ def test_mismatch_of_request_and_table_is_an_error(people: DestinationTables) ->
 
     Values that the table's type can hold are written without loss.
     """
-    row = people.file(REPLACE, COLUMNS, [("1", "one", "1", SYNCED)])
+    file = people.file(REPLACE, COLUMNS, [("1", "one", "1", SYNCED)])
     with pytest.raises(TableError, match=r"s\.nowhere does not exist"):
-        people.write("nowhere", PEOPLE, row)
-    with_extra = shape(id="*LONG", extra="STRING")
+        people.write("nowhere", PEOPLE, file)
+    with_extra = make_schema(id="*LONG", extra="STRING")
     with pytest.raises(TableError, match="no column extra"):
         people.write("people", with_extra, people.file(REPLACE, ["id", "extra"], [("1", "x")]))
 
-    wide = shape(id="*LONG", name="STRING", n="LONG")
+    wide = make_schema(id="*LONG", name="STRING", n="LONG")
     columns = ["id", "name", "n"]
     too_large = people.file(UPDATE, columns, [("2", "dos", "22"), ("3", "tres", "2147483648")])
     with pytest.raises(TableError, match=r"Column n of table s\.people is int.*LONG") as caught:
         people.write("people", wide, too_large)
     assert "2147483648" not in str(caught.value)
-    text = shape(id="*STRING", n="DOUBLE")
-    people.write("people", text, people.file(UPDATE, ["id", "n"], [("2", "2.2E1")]))
-    assert names(people) == [THREE[0], (2, "two", 22), THREE[2]]
+    text_key = make_schema(id="*STRING", n="DOUBLE")
+    people.write("people", text_key, people.file(UPDATE, ["id", "n"], [("2", "2.2E1")]))
+    assert read_people(people) == [THREE_PEOPLE[0], (2, "two", 22), THREE_PEOPLE[2]]
 
 
 @pytest.mark.thorough
@@ -459,11 +471,11 @@ def test_text_that_a_foreign_partition_stores_as_null_is_an_error(
 ) -> None:
     path = f"{destination.tables.options.path}/s__t"
     spark.sql(f"CREATE TABLE delta.`{path}` (id bigint, a string) USING delta PARTITIONED BY (a)")
-    keyed = shape(id="*LONG", a="*STRING")
+    keyed = make_schema(id="*LONG", a="*STRING")
     for text in ("", "__HIVE_DEFAULT_PARTITION__"):
-        rows = destination.file(REPLACE, ["id", "a"], [("1", text), ("2", "x")])
+        file = destination.file(REPLACE, ["id", "a"], [("1", text), ("2", "x")])
         with pytest.raises(TableError, match=r"is partitioned by column a.* an empty string or"):
-            destination.write("t", keyed, rows)
+            destination.write("t", keyed, file)
     destination.write("t", keyed, destination.file(REPLACE, ["id", "a"], [("1", " ")]))
     assert destination.rows("t") == [(1, " ")]
 
@@ -473,11 +485,11 @@ def test_keys_that_are_equal_in_the_type_of_the_table_are_one_row(
     destination: DestinationTables,
 ) -> None:
     """The texts 1 and 1.0 are one key of a table whose key another writer has made an integer."""
-    destination.make("t", shape(id="*INT", name="STRING"))
-    texts = shape(id="*STRING", name="STRING")
+    destination.make("t", make_schema(id="*INT", name="STRING"))
+    text_key = make_schema(id="*STRING", name="STRING")
     for names in (("a", "b"), ("c", "d")):
         rows = list(zip(("1", "1.0"), names, strict=True))
-        destination.write("t", texts, destination.file(REPLACE, ["id", "name"], rows))
+        destination.write("t", text_key, destination.file(REPLACE, ["id", "name"], rows))
         assert destination.rows("t") == [(1, names[-1])]
 
 
@@ -485,7 +497,7 @@ def test_keys_that_are_equal_in_the_type_of_the_table_are_one_row(
 def test_batch_for_a_thousand_columns_is_applied(destination: DestinationTables) -> None:
     """F45: rows of a wide table are replaced, updated and deleted in one batch."""
     kinds = ["STRING", "LONG", "UTC_DATETIME", "DOUBLE"]
-    wide = shape(id="*LONG", **{f"column {n}": kinds[n % 4] for n in range(1000)})
+    wide = make_schema(id="*LONG", **{f"column {n}": kinds[n % 4] for n in range(1000)})
     columns = [column.name for column in wide.columns]
     cells = [["text", "7", SYNCED, "1.5"][n % 4] for n in range(1000)]
     destination.make("wide", wide)

@@ -22,14 +22,14 @@ from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.write_batch import BatchResult
 from target_spark.fivetran.write_history_batch import write_versions
 from tests.fivetran.batch_files import NULL, UNMODIFIED, Cell
-from tests.target.fivetran.fivetran_writes import DestinationTables, shape
+from tests.target.fivetran.fivetran_writes import DestinationTables, make_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-SHAPE = shape(
+SHAPE = make_schema(
     id="*STRING",
     a="STRING",
     b="LONG",
@@ -241,15 +241,17 @@ def test_versions_start_and_end_as_the_files_declare(destination: DestinationTab
 
 def test_table_without_history_columns_or_keys_is_rejected(destination: DestinationTables) -> None:
     """F44: a table that lacks the columns of history mode, and one without a key of its rows."""
-    destination.make("plain", shape(id="*STRING", a="STRING"))
+    destination.make("plain", make_schema(id="*STRING", a="STRING"))
     row = destination.file(FileKind.DELETE, ["id"], [("1",)])
     with pytest.raises(TableError, match=r"s\.plain keeps no versions.*_start is missing"):
-        destination.write("plain", shape(id="*STRING"), row, write_with=write_versions)
+        destination.write("plain", make_schema(id="*STRING"), row, write_with=write_versions)
     keyless = [(c.name, c.type.name) for c in SHAPE.columns if c.name.startswith("_")]
-    destination.make("keyless", shape(**dict(keyless)))
+    destination.make("keyless", make_schema(**dict(keyless)))
     starts = destination.file(FileKind.EARLIEST_START, ["_fivetran_start"], [(text(at(1)),)])
     with pytest.raises(TableError, match="no key beside _fivetran_start"):
-        destination.write("keyless", shape(**dict(keyless)), starts, write_with=write_versions)
+        destination.write(
+            "keyless", make_schema(**dict(keyless)), starts, write_with=write_versions
+        )
 
 
 @pytest.mark.thorough

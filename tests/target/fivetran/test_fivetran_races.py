@@ -22,7 +22,7 @@ from target_spark.fivetran.batch_request import FileKind
 from target_spark.fivetran.tables import TableService
 from target_spark.fivetran.type_conversion import get_conversion
 from tests.fivetran.batch_files import NULL, UNMODIFIED
-from tests.target.fivetran.fivetran_writes import DestinationTables, shape
+from tests.target.fivetran.fivetran_writes import DestinationTables, make_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +35,9 @@ pytestmark = pytest.mark.spark
 PATIENCE = 60
 SYNCED, LATER = "2024-01-08T18:52:07Z", "2024-02-01T00:00:00Z"
 MAX = "9999-12-31T23:59:59.999Z"
-KEYLESS = shape(id="LONG", n="STRING", at="UTC_DATETIME")
-KEYED = shape(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN")
-VERSIONS = shape(
+KEYLESS = make_schema(id="LONG", n="STRING", at="UTC_DATETIME")
+KEYED = make_schema(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN")
+VERSIONS = make_schema(
     id="*LONG",
     n="STRING",
     _fivetran_start="*UTC_DATETIME",
@@ -175,18 +175,18 @@ def truncate_softly(destination: RacingDestination) -> None:
 
 
 def retype(destination: RacingDestination) -> None:
-    new_schema = shape(id="*LONG", n="INT", at="UTC_DATETIME", gone="BOOLEAN")
+    new_schema = make_schema(id="*LONG", n="INT", at="UTC_DATETIME", gone="BOOLEAN")
     destination.tables.alter(StreamId("t", "s"), new_schema, drops=False)
 
 
 def add(destination: RacingDestination) -> None:
-    new_schema = shape(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN", new="LONG")
+    new_schema = make_schema(id="*LONG", n="STRING", at="UTC_DATETIME", gone="BOOLEAN", new="LONG")
     destination.tables.alter(StreamId("t", "s"), new_schema, drops=False)
 
 
 def drop(destination: RacingDestination) -> None:
     destination.tables.alter(
-        StreamId("t", "s"), shape(id="*LONG", n="STRING", gone="BOOLEAN"), drops=True
+        StreamId("t", "s"), make_schema(id="*LONG", n="STRING", gone="BOOLEAN"), drops=True
     )
 
 

@@ -23,7 +23,7 @@ from tests.fivetran.batch_files import (
     UNMODIFIED_TEXT,
     Cell,
     new_key,
-    write,
+    write_batch_file,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Files:
     def file(self, kind: FileKind, names: list[str], *rows: list[Cell]) -> RequestFile:
         self._count += 1
         path, key = self._home / f"batch_{self._count}.csv.zst.aes", new_key()
-        write(path, names, rows, key=key)
+        write_batch_file(path, names, rows, key=key)
         return RequestFile(str(path), kind, key)
 
 

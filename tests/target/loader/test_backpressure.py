@@ -25,7 +25,7 @@ from target_spark.storage.spool import Spool, SpoolFolder
 from tests.target.loader.test_state_order import MemoryTables, StubEngine
 
 A, B = StreamId("a"), StreamId("b")
-SOON = 60.0
+WAIT_SECONDS = 60.0
 """Seconds after which a test gives up waiting."""
 
 
@@ -33,19 +33,19 @@ SOON = 60.0
 class BlockedTables(MemoryTables):
     """Tables in memory whose commits wait for an event."""
 
-    may_go_on: threading.Event = field(default_factory=threading.Event)
-    before: Callable[[CommitRequest], None] = lambda _work: None
-    works: list[CommitRequest] = field(default_factory=list)
+    may_commit: threading.Event = field(default_factory=threading.Event)
+    before_commit: Callable[[CommitRequest], None] = lambda _work: None
+    requests: list[CommitRequest] = field(default_factory=list)
 
-    def write(self, work: CommitRequest) -> CommitResult:
-        self.works.append(work)
-        self.before(work)
-        assert self.may_go_on.wait(SOON)
-        return super().write(work)
+    def write(self, request: CommitRequest) -> CommitResult:
+        self.requests.append(request)
+        self.before_commit(request)
+        assert self.may_commit.wait(WAIT_SECONDS)
+        return super().write(request)
 
 
 @contextmanager
-def loading(
+def open_loader(
     tmp_path: Path, tables: MemoryTables, states: list[bytes], **options: Any
 ) -> Iterator[tuple[Loader, Report]]:
     report, folder = Report(), SpoolFolder(tmp_path)
@@ -55,22 +55,22 @@ def loading(
         yield loader, report
     finally:
         if isinstance(tables, BlockedTables):
-            tables.may_go_on.set()
+            tables.may_commit.set()
         loader.close()
         folder.close()
 
 
-def describe(*streams: StreamId) -> list[SchemaEvent]:
+def make_schema_events(*streams: StreamId) -> list[SchemaEvent]:
     return [SchemaEvent(stream, {"properties": {"id": {}}}) for stream in streams]
 
 
-def rows(stream: StreamId, nbytes: int = 10) -> Rows:
+def make_rows(stream: StreamId, nbytes: int = 10) -> Rows:
     return Rows(stream, [b'{"x":"%s"}' % (b"x" * nbytes)])
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON
-    while not holds():
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
 
@@ -78,22 +78,24 @@ def eventually(holds: Callable[[], bool]) -> None:
 def test_reader_waits_only_at_the_spool_limit_and_the_wait_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables, waits = BlockedTables(), threading.Event()
-    with loading(tmp_path, tables, [], flush_rows=1, spool_bytes=20_000) as (loader, report):
-        for event in [*describe(A), *(rows(A, 1_000) for _ in range(15))]:
+    tables, wait_started = BlockedTables(), threading.Event()
+    with open_loader(tmp_path, tables, [], flush_rows=1, spool_bytes=20_000) as (loader, report):
+        for event in [*make_schema_events(A), *(make_rows(A, 1_000) for _ in range(15))]:
             loader.process_event(event)  # far more than one batch, and no commit has ended
         assert report.as_dict()["held_back_seconds"] == 0
-        wait = loader._pipeline.wait_for_space
+        wait_for_space = loader._pipeline.wait_for_space
         monkeypatch.setattr(
-            loader._pipeline, "wait_for_space", lambda *arguments: (waits.set(), wait(*arguments))
+            loader._pipeline,
+            "wait_for_space",
+            lambda *arguments: (wait_started.set(), wait_for_space(*arguments)),
         )
-        reader = threading.Thread(target=lambda: loader.process_event(rows(A, 10_000)))
+        reader = threading.Thread(target=lambda: loader.process_event(make_rows(A, 10_000)))
         reader.start()
-        assert waits.wait(SOON)
+        assert wait_started.wait(WAIT_SECONDS)
         time.sleep(0.1)
         assert reader.is_alive()
-        tables.may_go_on.set()
-        reader.join(SOON)
+        tables.may_commit.set()
+        reader.join(WAIT_SECONDS)
         assert not reader.is_alive()
         assert report.as_dict()["held_back_seconds"] >= 0.05
         loader.finish(whole=True)
@@ -102,23 +104,27 @@ def test_reader_waits_only_at_the_spool_limit_and_the_wait_is_reported(
 
 def test_old_batches_are_committed_while_the_reader_waits_for_space(tmp_path: Path) -> None:
     tables = BlockedTables()
-    flow = {"flush_rows": 2, "spool_bytes": 5_000, "flush_seconds": 0.2}
-    with loading(tmp_path, tables, [], **flow) as (loader, _):
-        for event in [*describe(A, B), rows(B), rows(A, 100)]:
+    options = {"flush_rows": 2, "spool_bytes": 5_000, "flush_seconds": 0.2}
+    with open_loader(tmp_path, tables, [], **options) as (loader, _):
+        for event in [*make_schema_events(A, B), make_rows(B), make_rows(A, 100)]:
             loader.process_event(event)
-        reader = threading.Thread(target=lambda: loader.process_event(rows(A, 10_000)))
+        reader = threading.Thread(target=lambda: loader.process_event(make_rows(A, 10_000)))
         reader.start()
-        eventually(lambda: {work.stream for work in tables.works} == {A, B})
+        wait_until(lambda: {request.stream for request in tables.requests} == {A, B})
         assert reader.is_alive()
-        tables.may_go_on.set()
-        reader.join(SOON)
+        tables.may_commit.set()
+        reader.join(WAIT_SECONDS)
 
 
 def test_old_batches_are_committed_while_the_tap_sends_nothing(tmp_path: Path) -> None:
     streams = [StreamId(f"s{number}") for number in range(200)]
     tables, states = MemoryTables(), []  # type: ignore[var-annotated]
-    with loading(tmp_path, tables, states, flush_seconds=3_600) as (loader, _):
-        for event in (*describe(*streams), *map(rows, streams), Checkpoint(b'{"n":1}')):
+    with open_loader(tmp_path, tables, states, flush_seconds=3_600) as (loader, _):
+        for event in (
+            *make_schema_events(*streams),
+            *map(make_rows, streams),
+            Checkpoint(b'{"n":1}'),
+        ):
             loader.process_event(event)
         loader.poll()
         assert tables.rows == {}
@@ -129,28 +135,28 @@ def test_old_batches_are_committed_while_the_tap_sends_nothing(tmp_path: Path) -
             loader.poll()
             return len(tables.safe()) == len(streams)
 
-        eventually(all_are_safe)
-        eventually(lambda: states == [b'{"n":1}'])
+        wait_until(all_are_safe)
+        wait_until(lambda: states == [b'{"n":1}'])
 
 
 def test_state_is_emitted_with_the_commit_that_covers_it(tmp_path: Path) -> None:
     """No further input and no timer is needed."""
     tables, states = BlockedTables(), []  # type: ignore[var-annotated]
-    with loading(tmp_path, tables, states, flush_rows=1) as (loader, _):
-        for event in (*describe(A), rows(A), Checkpoint(b'{"n":1}')):
+    with open_loader(tmp_path, tables, states, flush_rows=1) as (loader, _):
+        for event in (*make_schema_events(A), make_rows(A), Checkpoint(b'{"n":1}')):
             loader.process_event(event)
         assert states == []
-        tables.may_go_on.set()
-        eventually(lambda: states == [b'{"n":1}'])
+        tables.may_commit.set()
+        wait_until(lambda: states == [b'{"n":1}'])
 
 
 def test_states_do_not_split_batches(tmp_path: Path) -> None:
     tables, states = MemoryTables(), []  # type: ignore[var-annotated]
-    with loading(tmp_path, tables, states) as (loader, report):
-        for event in describe(A, B):
+    with open_loader(tmp_path, tables, states) as (loader, report):
+        for event in make_schema_events(A, B):
             loader.process_event(event)
         for number in range(100):
-            for event in (rows(A), rows(B), Checkpoint(b'{"n":%d}' % number)):
+            for event in (make_rows(A), make_rows(B), Checkpoint(b'{"n":%d}' % number)):
                 loader.process_event(event)
             loader.poll()
         assert states == []
@@ -165,13 +171,13 @@ def test_max_parallel_commits_limits_concurrent_commits(tmp_path: Path, limit: i
     writers = settings.load_options(config).writers
     assert settings.load_options({"path": "x"}).writers == LoadOptions("x").writers
     tables, streams = BlockedTables(), [StreamId(f"s{number}") for number in range(8)]
-    with loading(tmp_path, tables, [], flush_rows=1, writers=writers) as (loader, _):
-        for event in (*describe(*streams), *map(rows, streams)):
+    with open_loader(tmp_path, tables, [], flush_rows=1, writers=writers) as (loader, _):
+        for event in (*make_schema_events(*streams), *map(make_rows, streams)):
             loader.process_event(event)
-        eventually(lambda: len(tables.works) == limit)
+        wait_until(lambda: len(tables.requests) == limit)
         time.sleep(0.05)
-        assert len(tables.works) == limit
-        tables.may_go_on.set()
+        assert len(tables.requests) == limit
+        tables.may_commit.set()
         loader.finish(whole=True)
     assert len(tables.safe()) == len(streams)
 
@@ -179,12 +185,12 @@ def test_max_parallel_commits_limits_concurrent_commits(tmp_path: Path, limit: i
 def test_repeated_or_extended_schema_does_not_end_the_batch(tmp_path: Path) -> None:
     tables = MemoryTables()
     properties = {f"x{number}": {"type": "string"} for number in range(2_000)}
-    with loading(tmp_path, tables, []) as (loader, report):
+    with open_loader(tmp_path, tables, []) as (loader, report):
         loader.process_event(SchemaEvent(A, {"properties": properties}))
-        loader.process_event(rows(A))
+        loader.process_event(make_rows(A))
         loader.process_event(SchemaEvent(A, {"properties": dict(reversed(properties.items()))}))
         loader.process_event(SchemaEvent(A, {"properties": {**properties, "y": {}}}, cursor="y"))
-        loader.process_event(rows(A))
+        loader.process_event(make_rows(A))
         loader.finish(whole=True)
     assert report.as_dict()["streams"]["a"]["commits"] == 1
 
@@ -192,20 +198,22 @@ def test_repeated_or_extended_schema_does_not_end_the_batch(tmp_path: Path) -> N
 def test_schema_of_a_catalog_with_a_fraction_is_loaded(tmp_path: Path) -> None:
     """`target-spark run` passes the schemas of a catalog, whose fractions are decimals."""
     price = {"type": "number", "multipleOf": Decimal("0.01")}
-    with loading(tmp_path, MemoryTables(), []) as (loader, report):
+    with open_loader(tmp_path, MemoryTables(), []) as (loader, report):
         loader.process_event(SchemaEvent(A, {"properties": {"id": {}, "price": price}}))
-        loader.process_event(rows(A))
+        loader.process_event(make_rows(A))
         loader.finish(whole=True)
     assert report.as_dict()["streams"]["a"]["written"] == 1
 
 
 @pytest.mark.thorough
 def test_schemas_of_wide_streams_use_little_memory(tmp_path: Path) -> None:
-    kinds = [{"type": ["null", "string"]}, {"type": ["null", "integer"]}]
-    with loading(tmp_path, MemoryTables(), []) as (loader, _):
+    property_schemas = [{"type": ["null", "string"]}, {"type": ["null", "integer"]}]
+    with open_loader(tmp_path, MemoryTables(), []) as (loader, _):
         tracemalloc.start()
         for number in range(5):
-            properties = {f"column_{number}_{c}": dict(kinds[c % 2]) for c in range(2_000)}
+            properties = {
+                f"column_{number}_{c}": dict(property_schemas[c % 2]) for c in range(2_000)
+            }
             loader.process_event(SchemaEvent(StreamId(f"s{number}"), {"properties": properties}))
         del properties
         nbytes, _ = tracemalloc.get_traced_memory()

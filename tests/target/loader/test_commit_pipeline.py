@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from target_spark.loader.load_session import LoadSession
 
 A, B = StreamId("a"), StreamId("b")
-SOON = 60
+WAIT_SECONDS = 60
 
 
-class Tables(MemoryTables):
-    """Tables in memory that call ``before`` at each commit and record the order of commits."""
+class RecordingTables(MemoryTables):
+    """Tables in memory that call ``before_commit`` and record the order of commits."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.done: list[str] = []
-        self.before: Callable[[CommitRequest], object] = lambda _request: None
+        self.committed: list[str] = []
+        self.before_commit: Callable[[CommitRequest], object] = lambda _request: None
 
-    def write(self, work: CommitRequest) -> CommitResult:
-        self.before(work)
-        result = super().write(work)
-        self.done.append(str(work.stream))
+    def write(self, request: CommitRequest) -> CommitResult:
+        self.before_commit(request)
+        result = super().write(request)
+        self.committed.append(str(request.stream))
         return result
 
 
@@ -56,7 +56,11 @@ class Load:
     """A loader of batches of one row into two tables, with two writer threads."""
 
     def __init__(self, folder: Path) -> None:
-        self.tables, self.states, self.stopping = Tables(), list[bytes](), threading.Event()
+        self.tables, self.states, self.stopping = (
+            RecordingTables(),
+            list[bytes](),
+            threading.Event(),
+        )
         options = LoadOptions(str(folder), format="delta", flush_rows=1, writers=2)
         self.folder = SpoolFolder(folder)
         self.loader = Loader(
@@ -75,7 +79,7 @@ class Load:
     def pipeline(self) -> CommitPipeline:
         return self.loader._pipeline
 
-    def row(self, stream: StreamId) -> None:
+    def add_row(self, stream: StreamId) -> None:
         self.loader.process_event(Rows(stream, [b'{"id":1}']))
 
     def close(self) -> None:
@@ -85,14 +89,14 @@ class Load:
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Load]:
-    opened = Load(tmp_path)
-    yield opened
-    opened.close()
+    running_load = Load(tmp_path)
+    yield running_load
+    running_load.close()
 
 
 def test_commits_of_one_table_are_in_order(load: Load) -> None:
     for _ in range(50):
-        load.row(A)
+        load.add_row(A)
     load.pipeline.wait()
     ordinals = load.tables.rows["a"]
     assert len(ordinals) == 50
@@ -100,92 +104,92 @@ def test_commits_of_one_table_are_in_order(load: Load) -> None:
 
 
 def test_different_tables_are_committed_in_parallel_and_one_table_is_not(load: Load) -> None:
-    meeting = threading.Barrier(2)
-    load.tables.before = lambda _request: meeting.wait(SOON)
-    load.row(A)
-    load.row(B)
+    barrier = threading.Barrier(2)
+    load.tables.before_commit = lambda _request: barrier.wait(WAIT_SECONDS)
+    load.add_row(A)
+    load.add_row(B)
     load.pipeline.wait()
     assert load.pipeline.failure is None
-    alone, clashes = threading.Lock(), list[bool]()
+    lock, overlaps = threading.Lock(), list[bool]()
 
     def check(_request: CommitRequest) -> None:
-        clashes.append(not alone.acquire(blocking=False))
-        alone.release()
+        overlaps.append(not lock.acquire(blocking=False))
+        lock.release()
 
-    load.tables.before = check
+    load.tables.before_commit = check
     for _ in range(20):
-        load.row(A)
+        load.add_row(A)
     load.pipeline.wait()
-    assert clashes == [False] * 20
+    assert overlaps == [False] * 20
 
 
 def test_no_commit_starts_after_a_failure(load: Load) -> None:
     def fail(_request: CommitRequest) -> None:
         raise RuntimeError("no")
 
-    load.tables.before = fail
-    load.row(A)
+    load.tables.before_commit = fail
+    load.add_row(A)
     load.pipeline.wait()
-    load.tables.before = lambda _request: None
-    load.row(A)
-    load.row(B)
+    load.tables.before_commit = lambda _request: None
+    load.add_row(A)
+    load.add_row(B)
     load.pipeline.wait()
     assert str(load.pipeline.failure) == "no"
-    assert load.tables.done == []
+    assert load.tables.committed == []
 
 
 @pytest.mark.parametrize("is_signalled", [False, True])
 def test_stop_waits_for_the_running_commit_and_starts_no_other(
     load: Load, is_signalled: bool
 ) -> None:
-    started, go = threading.Event(), threading.Event()
+    started, may_commit = threading.Event(), threading.Event()
 
-    def slow(_request: CommitRequest) -> None:
+    def wait_for_permission(_request: CommitRequest) -> None:
         started.set()
-        go.wait(SOON)
+        may_commit.wait(WAIT_SECONDS)
 
-    load.tables.before = slow
-    load.row(A)
+    load.tables.before_commit = wait_for_permission
+    load.add_row(A)
     load.loader.process_event(Checkpoint(b'{"at":1}'))
-    load.row(A)
-    assert started.wait(SOON)
+    load.add_row(A)
+    assert started.wait(WAIT_SECONDS)
     if is_signalled:
         load.stopping.set()
         load.pipeline.wait()  # returns at once, and the commit still runs
-        assert load.tables.done == []
+        assert load.tables.committed == []
     assert load.pipeline.uncommitted_bytes > 0
-    threading.Timer(0.05, go.set).start()
+    threading.Timer(0.05, may_commit.set).start()
     load.loader.stop()
-    assert load.tables.done == ["a"]
+    assert load.tables.committed == ["a"]
     assert load.states == [b'{"at":1}']
 
 
 def test_wait_for_space_ends_with_space_or_at_its_deadline(load: Load) -> None:
-    go = threading.Event()
-    load.tables.before = lambda _request: go.wait(SOON)
-    load.row(A)
+    may_commit = threading.Event()
+    load.tables.before_commit = lambda _request: may_commit.wait(WAIT_SECONDS)
+    load.add_row(A)
     nbytes = load.pipeline.uncommitted_bytes
     load.pipeline.wait_for_space(nbytes + 1, float("inf"))
     load.pipeline.wait_for_space(1, 0.0)
     assert load.pipeline.uncommitted_bytes == nbytes
-    go.set()
+    may_commit.set()
     load.pipeline.wait_for_space(1, float("inf"))
     assert load.pipeline.uncommitted_bytes == 0
 
 
 def test_commit_carries_a_state_received_after_its_batch_closed(load: Load) -> None:
     """The state is read right before the commit."""
-    started, go = threading.Event(), threading.Event()
+    started, may_commit = threading.Event(), threading.Event()
 
-    def slow(_request: CommitRequest) -> Any:
+    def wait_for_permission(_request: CommitRequest) -> Any:
         started.set()
-        return go.wait(SOON)
+        return may_commit.wait(WAIT_SECONDS)
 
-    load.tables.before = slow
-    load.row(A)
-    assert started.wait(SOON)
+    load.tables.before_commit = wait_for_permission
+    load.add_row(A)
+    assert started.wait(WAIT_SECONDS)
     load.loader.process_event(Checkpoint(b'{"at":1}'))
-    go.set()
+    may_commit.set()
     load.pipeline.wait()
     ordinal = max(load.tables.rows["a"]) + 1
     assert [carried for carried, _ in load.tables.carried] == [ordinal]
@@ -194,11 +198,11 @@ def test_commit_carries_a_state_received_after_its_batch_closed(load: Load) -> N
 def test_a_run_reports_the_errors_of_its_input_and_of_all_failed_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meeting, tables = threading.Barrier(2), Tables()
+    barrier, tables = threading.Barrier(2), RecordingTables()
     errors = {A: SchemaChangeError("a is protected"), B: RuntimeError("bug in the commit of b")}
 
     def fail(request: CommitRequest) -> None:
-        meeting.wait(SOON)
+        barrier.wait(WAIT_SECONDS)
         raise errors[request.stream]
 
     def feed(session: LoadSession) -> None:
@@ -207,7 +211,7 @@ def test_a_run_reports_the_errors_of_its_input_and_of_all_failed_commits(
             session.loader.process_event(Rows(stream, [b'{"id":1}']))
         raise InvalidInputLine("line 3 is no JSON")
 
-    tables.before = fail
+    tables.before_commit = fail
     engine: Any = StubEngine()
     engine.application = None
     monkeypatch.setattr(target, "SparkProvider", lambda *_args, **_options: engine)
@@ -217,8 +221,8 @@ def test_a_run_reports_the_errors_of_its_input_and_of_all_failed_commits(
         LoadOptions(str(tmp_path), run_history=False),
         open_state_writer=lambda: nullcontext(StubStateWriter()),  # type: ignore[arg-type]
     )
-    faults = target.TargetSpark(config={"path": str(tmp_path)}).run_load(binding, feed)
-    assert sorted(map(str, faults)) == [
+    run_errors = target.TargetSpark(config={"path": str(tmp_path)}).run_load(binding, feed)
+    assert sorted(map(str, run_errors)) == [
         "a is protected",
         "bug in the commit of b",
         "line 3 is no JSON",

@@ -32,11 +32,11 @@ class TypedTables(MemoryTables):
 
     types: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def write(self, work: CommitRequest) -> CommitResult:
-        name, schema = work.table.name, work.table_schema
+    def write(self, request: CommitRequest) -> CommitResult:
+        name, schema = request.table.name, request.table_schema
         adapted = diff_with_table(schema, self.types[name])[0] if name in self.types else schema
         self.types[name] = adapted.types
-        return super().write(work)
+        return super().write(request)
 
 
 def schema_event(stream: StreamId, **properties: Any) -> SchemaEvent:

@@ -64,29 +64,29 @@ class MemoryTables:
     def can_widen(self) -> CanWiden:
         return lambda _old, _new: True
 
-    def write(self, work: CommitRequest) -> CommitResult:
+    def write(self, request: CommitRequest) -> CommitResult:
         with self.lock:
-            assert work.table.name not in self.busy  # one table, one thread
-            self.busy.add(work.table.name)
-        covered = work.covered()
+            assert request.table.name not in self.busy  # one table, one thread
+            self.busy.add(request.table.name)
+        covered = request.covered()
         lines = [
             json.loads(line)
-            for batch in work.batches
+            for batch in request.batches
             for path in batch.paths
             for line in Path(path).read_bytes().splitlines()
         ]
         with self.lock:
-            self.busy.discard(work.table.name)
+            self.busy.discard(request.table.name)
             if self.fails_at is not None:
                 self.fails_at -= 1
                 if self.fails_at < 0:
                     raise BrokenTableError("the disk is full")
-            if work.kept_version is not None:
-                assert not work.batches
-                self.retired[work.table.name].add(work.kept_version)
-            if work.mode is WriteMode.OVERWRITE:
-                self.rows[work.table.name] = []
-            self.rows.setdefault(work.table.name, []).extend(line["n"] for line in lines)
+            if request.kept_version is not None:
+                assert not request.batches
+                self.retired[request.table.name].add(request.kept_version)
+            if request.mode is WriteMode.OVERWRITE:
+                self.rows[request.table.name] = []
+            self.rows.setdefault(request.table.name, []).extend(line["n"] for line in lines)
             if covered is not None:
                 self.carried.append((covered.ordinal, self.safe()))
         return CommitResult(len(lines), 0, covered, {})
@@ -119,26 +119,26 @@ class QuarantiningTables(MemoryTables):
     quarantined_commits: int = 0
     quarantined_rows: list[int] = field(default_factory=list)
 
-    def write(self, work: CommitRequest) -> CommitResult:
+    def write(self, request: CommitRequest) -> CommitResult:
         if (
-            work.table.name != self.quarantining
-            or not work.batches
+            request.table.name != self.quarantining
+            or not request.batches
             or self.rows.get(self.quarantining)
         ):
-            outcome = super().write(work)
+            outcome = super().write(request)
             return replace(
                 outcome,
-                quarantined=len(self.quarantined_rows) * (work.table.name == self.quarantining),
+                quarantined=len(self.quarantined_rows) * (request.table.name == self.quarantining),
             )
         self.quarantined_commits -= 1
         if self.quarantined_commits < 0:
-            return super().write(work)
+            return super().write(request)
         unfit_rows = MemoryTables()
-        quarantined = unfit_rows.write(replace(work, ledger=_no_states())).written
-        covered = work.covered(withheld=True)
+        quarantined = unfit_rows.write(replace(request, ledger=_no_states())).written
+        covered = request.covered(withheld=True)
         with self.lock:
             self.quarantined_rows += unfit_rows.safe()
-            if covered is not None and work.mode is not WriteMode.OVERWRITE:
+            if covered is not None and request.mode is not WriteMode.OVERWRITE:
                 self.carried.append((covered.ordinal, self.safe()))
         return CommitResult(
             0, quarantined, covered, {}, withheld="none of its rows could be written"

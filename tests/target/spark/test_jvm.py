@@ -25,23 +25,23 @@ from tests.target.spark.cached_jars import publish
 
 VERSION = metadata.version("pyspark")
 PACKAGE = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
-KEY = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 
 
-def options(user_options: str = "", *, small_runs: bool = False) -> list[str]:
+def list_options(user_options: str = "", *, small_runs: bool = False) -> list[str]:
     return list(jvm_options(user_options, small_runs=small_runs))
 
 
 def test_small_runs_disable_the_c2_compiler() -> None:
-    assert "-XX:TieredStopAtLevel=1" in options(small_runs=True)
-    assert not any("Tier4" in option for option in options(small_runs=True))
-    assert "-XX:TieredStopAtLevel=1" not in options()
-    assert any("Tier4" in option for option in options())
+    assert "-XX:TieredStopAtLevel=1" in list_options(small_runs=True)
+    assert not any("Tier4" in option for option in list_options(small_runs=True))
+    assert "-XX:TieredStopAtLevel=1" not in list_options()
+    assert any("Tier4" in option for option in list_options())
 
 
 def test_user_defined_garbage_collector_replaces_the_default() -> None:
-    assert "-XX:+UseSerialGC" in options()
-    assert "-XX:+UseSerialGC" not in options("-Xmn100m -XX:+UseG1GC")
+    assert "-XX:+UseSerialGC" in list_options()
+    assert "-XX:+UseSerialGC" not in list_options("-Xmn100m -XX:+UseG1GC")
 
 
 def test_existing_class_archive_is_used(tmp_path) -> None:
@@ -77,14 +77,16 @@ def test_class_archive_writable_by_others_is_not_used(
 
 def test_jvm_that_writes_a_class_archive_has_more_time_to_end() -> None:
     """On a busy machine, the JVM would otherwise be killed while it writes the archive."""
-    writes = "-Xmx1g -XX:ArchiveClassesAtExit=/a.jsa"
-    assert find_exit_seconds(writes) > 10 * find_exit_seconds("-Xmx1g")
+    writing_options = "-Xmx1g -XX:ArchiveClassesAtExit=/a.jsa"
+    assert find_exit_seconds(writing_options) > 10 * find_exit_seconds("-Xmx1g")
 
 
 def test_user_options_come_last() -> None:
-    conf = build_start_conf(SparkSettings(conf={KEY: "-Dmine=1"}, format="parquet"), "4.1.4")
-    assert conf[KEY].endswith(" -Dmine=1")
-    assert "Tier4" in conf[KEY]
+    conf = build_start_conf(
+        SparkSettings(conf={JAVA_OPTIONS_KEY: "-Dmine=1"}, format="parquet"), "4.1.4"
+    )
+    assert conf[JAVA_OPTIONS_KEY].endswith(" -Dmine=1")
+    assert "Tier4" in conf[JAVA_OPTIONS_KEY]
 
 
 def test_class_archive_depends_on_java_and_spark() -> None:
@@ -103,13 +105,13 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_local_spark_home_omits_the_ml_library(environment: Path) -> None:
-    real = {jar.name for jar in (PACKAGE / "jars").iterdir()}
+    package_jars = {jar.name for jar in (PACKAGE / "jars").iterdir()}
     home = spark_home("local[*]", VERSION)
     assert home == spark_home("local", VERSION) != PACKAGE
     assert home.is_relative_to(environment)
-    linked = {jar.name for jar in (home / "jars").iterdir() if jar.exists()}
-    (left_out,) = real - linked
-    assert left_out.startswith("spark-mllib_")
+    home_jars = {jar.name for jar in (home / "jars").iterdir() if jar.exists()}
+    (omitted,) = package_jars - home_jars
+    assert omitted.startswith("spark-mllib_")
     assert (home / "bin" / "spark-submit").is_file()
     assert list(home.parent.iterdir()) == [home]
     assert spark_home("local", "4.1.999") != home
@@ -134,7 +136,7 @@ def test_folders_above_the_spark_home_are_closed_to_others(environment: Path) ->
     assert home.parents[2] == environment
 
 
-def jar_with_digest(folder: Path) -> tuple[Path, dict[str, str]]:
+def write_jar(folder: Path) -> tuple[Path, dict[str, str]]:
     jar = folder / "format.jar"
     jar.write_bytes(b"classes")
     return jar, {str(jar): hashlib.sha256(b"classes").hexdigest()}
@@ -142,7 +144,7 @@ def jar_with_digest(folder: Path) -> tuple[Path, dict[str, str]]:
 
 def test_spark_home_has_copies_of_the_jars_of_the_format(environment: Path) -> None:
     """Java archives only classes of jars that are on its class path from the start."""
-    jar, jars = jar_with_digest(environment)
+    jar, jars = write_jar(environment)
     home = spark_home("local", VERSION, jars)
     copy = home / "jars" / jar.name
     assert copy.read_bytes() == b"classes"
@@ -157,7 +159,7 @@ def test_spark_home_has_copies_of_the_jars_of_the_format(environment: Path) -> N
 def test_spark_home_never_has_a_jar_that_another_user_can_choose(
     environment: Path, change: str
 ) -> None:
-    jar, jars = jar_with_digest(environment)
+    jar, jars = write_jar(environment)
     if change == "content":
         jar.write_bytes(b"other classes")
     else:
@@ -170,14 +172,14 @@ def test_spark_home_never_has_a_jar_that_another_user_can_choose(
 def test_spark_home_created_by_another_process_is_used(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = tempfile.mkdtemp
+    mkdtemp = tempfile.mkdtemp
 
-    def late(**kwargs: Any) -> str:
+    def create_home_first(**kwargs: Any) -> str:
         home = Path(kwargs["dir"], kwargs["prefix"].rstrip("."))
         (home / "jars").mkdir(parents=True)
-        return real(**kwargs)
+        return mkdtemp(**kwargs)
 
-    monkeypatch.setattr("tempfile.mkdtemp", late)
+    monkeypatch.setattr("tempfile.mkdtemp", create_home_first)
     home = spark_home("local", VERSION)
     assert list(home.parent.iterdir()) == [home]
     assert home.is_relative_to(environment)
@@ -206,7 +208,7 @@ def test_spark_home_variable_is_unset_after_the_start(spark_session) -> None:
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
 
-def plan(ivy: Path, **conf: str) -> tuple[str, set[str]]:
+def plan_jars(ivy: Path, **conf: str) -> tuple[str, set[str]]:
     """Return the jars that Spark loads after its start, and the names of those in its home."""
     settings = SparkSettings(conf={"spark.jars.ivy": str(ivy), **conf})
     launch = plan_launch(settings, VERSION, check_java())
@@ -217,9 +219,9 @@ def test_jars_of_the_format_are_on_the_class_path(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jars = publish(monkeypatch, tmp_path / "ivy", DELTA)
-    loaded, of_home = plan(tmp_path / "ivy")
-    assert loaded == ""
-    assert {Path(jar).name for jar in jars} < of_home
+    loaded_later, home_jars = plan_jars(tmp_path / "ivy")
+    assert loaded_later == ""
+    assert {Path(jar).name for jar in jars} < home_jars
 
 
 @pytest.mark.parametrize("setting", ["spark.jars", "spark.driver.extraClassPath", "SPARK_CONF_DIR"])
@@ -229,9 +231,9 @@ def test_jars_of_the_format_are_used_with_other_jars(
     """Classes on the class path cannot use classes of jars that Spark loads later."""
     jars = publish(monkeypatch, tmp_path / "ivy", DELTA)
     if setting.startswith("spark"):
-        loaded, of_home = plan(tmp_path / "ivy", **{setting: "/mine/other.jar"})
+        loaded_later, home_jars = plan_jars(tmp_path / "ivy", **{setting: "/mine/other.jar"})
     else:
         monkeypatch.setenv(setting, str(tmp_path))
-        loaded, of_home = plan(tmp_path / "ivy")
-    assert set(jars) <= set(loaded.split(","))
-    assert not {Path(jar).name for jar in jars} & of_home
+        loaded_later, home_jars = plan_jars(tmp_path / "ivy")
+    assert set(jars) <= set(loaded_later.split(","))
+    assert not {Path(jar).name for jar in jars} & home_jars

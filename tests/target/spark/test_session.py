@@ -1,4 +1,4 @@
-"""The Spark session: own process group, silent on standard output, ended with its process."""
+"""The Spark session: its JVM has its own process group, no output, and the end of the run."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ except Exception as error:
     assert "BAD_ROWS" in str(error)
 print("QUIET UNTIL HERE", file=sys.stderr, flush=True)
 
-caught = []
-signal.signal(signal.SIGTERM, lambda *_: caught.append(1))
-signal.signal(signal.SIGINT, lambda *_: caught.append(2))
+signals = []
+signal.signal(signal.SIGTERM, lambda *_: signals.append(1))
+signal.signal(signal.SIGINT, lambda *_: signals.append(2))
 os.killpg(0, signal.SIGTERM)
 os.killpg(0, signal.SIGINT)
-assert sorted(caught) == [1, 2]
+assert sorted(signals) == [1, 2]
 assert spark.range(10).count() == 10
 assert not os.path.exists("spark-warehouse")
 
@@ -93,23 +93,23 @@ except ProcessLookupError:
     pass
 try:
     session.spark()
-    raise SystemExit("a stopped Spark was given out")
+    raise SystemExit("a stopped session returned a Spark")
 except Exception as error:
     assert "stopped" in str(error)
 
-wrong = Session(SparkSettings(master="local[x]", format="parquet", small_runs=True)).start()
+invalid = Session(SparkSettings(master="local[x]", format="parquet", small_runs=True)).start()
 try:
-    wrong.spark()
+    invalid.spark()
     raise SystemExit("a Spark without a master")
 except Exception as error:
     assert str(error).endswith("Could not parse Master URL: 'local[x]'"), error
-wrong.stop()
+invalid.stop()
 
-again = Session(SparkSettings(master="local[1]", format="parquet", small_runs=True)).start()
-assert again.spark().range(3).count() == 3
-assert again.jvm_pid != pid
+second = Session(SparkSettings(master="local[1]", format="parquet", small_runs=True)).start()
+assert second.spark().range(3).count() == 3
+assert second.jvm_pid != pid
 print("STATE", flush=True)
-print(again.jvm_pid, file=sys.stderr, flush=True)
+print(second.jvm_pid, file=sys.stderr, flush=True)
 """
 
 
@@ -129,8 +129,8 @@ def test_session_starts_stops_and_restarts(tmp_path):
     assert process.returncode == 0, process.stderr
     assert process.stdout == "STATE\n"
     log_before, _, _ = process.stderr.partition("QUIET UNTIL HERE")
-    results = [line for line in log_before.splitlines() if "incubator" not in line]
-    assert results == ["NOISE OF THE JVM"]
+    lines = [line for line in log_before.splitlines() if "incubator" not in line]
+    assert lines == ["NOISE OF THE JVM"]
     assert wait_for_end(int(process.stderr.split()[-1]))
 
 
@@ -145,7 +145,7 @@ def test_session_of_a_notebook_is_not_used(monkeypatch):
     session.stop()
 
 
-DYING = """
+WAITING_PROGRAM = """
 import sys, time
 from target_spark.storage.job_lock import JobLock
 from target_spark.spark.session import Session, SparkSettings
@@ -165,7 +165,7 @@ time.sleep(600)
 @pytest.mark.spark
 def test_kill_9_ends_the_jvm_and_then_releases_the_lock(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-c", DYING, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WAITING_PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
     pid = int(process.stdout.readline())
     archive = plan_launch(SparkSettings(), version("pyspark"), check_java()).archive
@@ -244,7 +244,7 @@ def test_local_session_has_exact_value_settings_and_no_web_ui(spark_session):
 # ----------------------------------------------------------------------------------- Java
 
 
-def fake_java(folder: Path, body: str) -> str:
+def write_fake_java(folder: Path, body: str) -> str:
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
@@ -252,19 +252,19 @@ def fake_java(folder: Path, body: str) -> str:
     return str(folder)
 
 
-def says(version: str) -> str:
+def print_version(version: str) -> str:
     return f"echo 'openjdk version \"{version}\" 2024-01-01' >&2"
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.2", "22-ea"])
 def test_supported_java_version_is_accepted(tmp_path, version):
-    home = fake_java(tmp_path, says(version))
+    home = write_fake_java(tmp_path, print_version(version))
     assert check_java({"JAVA_HOME": home, "PATH": ""}) == f"{home}/bin/java"
     assert check_java({"PATH": f"{home}/bin"}) == f"{home}/bin/java"
 
 
 @pytest.mark.parametrize(
-    "version, fault",
+    "version, reason",
     [
         ("1.8.0_402", "8 is too old"),
         ("11.0.2", "11 is too old"),
@@ -274,9 +274,9 @@ def test_supported_java_version_is_accepted(tmp_path, version):
         ("117", "117 is too new"),
     ],
 )
-def test_unsupported_java_version_is_an_error_with_its_path(tmp_path, version, fault):
-    home = fake_java(tmp_path, says(version))
-    with pytest.raises(SparkUnavailableError, match=rf"Java {fault}: {home}"):
+def test_unsupported_java_version_is_an_error_with_its_path(tmp_path, version, reason):
+    home = write_fake_java(tmp_path, print_version(version))
+    with pytest.raises(SparkUnavailableError, match=rf"Java {reason}: {home}"):
         check_java({"JAVA_HOME": home})
 
 
@@ -289,7 +289,7 @@ def test_unsupported_java_version_is_an_error_with_its_path(tmp_path, version, f
     ],
 )
 def test_java_that_does_not_run_is_an_error(tmp_path, body, reason):
-    home = fake_java(tmp_path, body)
+    home = write_fake_java(tmp_path, body)
     with pytest.raises(SparkUnavailableError, match=f"{reason}.*needs Java {JAVA_VERSIONS[0]} to"):
         check_java({"JAVA_HOME": home, "PATH": os.environ["PATH"]})
 
@@ -343,18 +343,18 @@ def test_jvm_that_hangs_while_spark_stops_is_killed(monkeypatch):
         assert jvm.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("path", [{}, {"PATH": ""}, {"PATH": "/nowhere"}])
-def test_missing_java_is_an_error_with_install_instructions(path):
+@pytest.mark.parametrize("environ", [{}, {"PATH": ""}, {"PATH": "/nowhere"}])
+def test_missing_java_is_an_error_with_install_instructions(environ):
     with pytest.raises(SparkUnavailableError, match=r"No Java was found.*openjdk-17.*JAVA_HOME"):
-        check_java(path)
+        check_java(environ)
 
 
 def test_session_without_java_fails_at_first_use(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, says("11.0.1")))
+    monkeypatch.setenv("JAVA_HOME", write_fake_java(tmp_path, print_version("11.0.1")))
     session = Session(SparkSettings(format="parquet")).start()
-    for ask in (session.spark, session.thread_session):
+    for get_spark in (session.spark, session.thread_session):
         with pytest.raises(SparkUnavailableError, match="Java 11 is too old"):
-            ask()
+            get_spark()
     assert isinstance(session.failure, SparkUnavailableError)
     assert session.jvm_pid is None
     session.kill()
@@ -362,10 +362,10 @@ def test_session_without_java_fails_at_first_use(tmp_path, monkeypatch):
 
 
 def test_missing_pyspark_is_an_error_that_names_the_extra(monkeypatch):
-    def missing(name: str) -> str:
+    def raise_not_found(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("importlib.metadata.version", missing)
+    monkeypatch.setattr("importlib.metadata.version", raise_not_found)
     with pytest.raises(SparkUnavailableError, match=r"pip install 'tap-core-sdk\[spark\]'"):
         Session(SparkSettings()).start().spark()
 
@@ -392,7 +392,7 @@ def test_unreachable_spark_connect_server_is_an_error_that_names_the_setting():
 
 
 def test_user_settings_override_and_extend_the_defaults(tmp_path):
-    theirs = {
+    user_conf = {
         "spark.driver.memory": "3g",
         "spark.driver.extraJavaOptions": "-Dmine=1",
         "spark.sql.extensions": "org.example.Mine",
@@ -401,7 +401,9 @@ def test_user_settings_override_and_extend_the_defaults(tmp_path):
         "spark.jars.ivy": str(tmp_path),
         "spark.sql.shuffle.partitions": "7",
     }
-    conf = build_start_conf(SparkSettings(master="local[3]", conf=theirs, small_runs=True), "4.1.4")
+    conf = build_start_conf(
+        SparkSettings(master="local[3]", conf=user_conf, small_runs=True), "4.1.4"
+    )
     assert conf["spark.master"] == "local[3]"
     assert conf["spark.driver.memory"] == "3g"
     assert conf["spark.sql.shuffle.partitions"] == "7"

@@ -47,29 +47,29 @@ def test_every_spelling_of_a_folder_resolves_to_one_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Symbolic links, ``..``, relative paths, doubled and trailing slashes, and URIs."""
-    real = tmp_path / "real" / "tables"
+    folder = tmp_path / "real" / "tables"
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    real.mkdir(parents=True)
+    folder.mkdir(parents=True)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     monkeypatch.chdir(tmp_path / "link")
     spellings = [
-        f"{real}",
-        f"{real}/",
+        f"{folder}",
+        f"{folder}/",
         f"{tmp_path}/link/tables",
         f"{tmp_path}/link//tables/./",
-        f"{real}/../../link/tables",
+        f"{folder}/../../link/tables",
         "tables",
         "../link/tables",
         f"file:{tmp_path}/link/tables",
-        f"FILE://{real}/",
+        f"FILE://{folder}/",
     ]
-    assert {resolve_address(spelling) for spelling in spellings} == {f"file://{real}"}
+    assert {resolve_address(spelling) for spelling in spellings} == {f"file://{folder}"}
     assert resolve_address(f"{tmp_path}/link/new") == f"file://{tmp_path}/real/new"
     assert resolve_address(f"{tmp_path}/loop/x") == f"file://{tmp_path}/loop/x"
 
 
 @pytest.mark.parametrize(
-    "address, spelled",
+    "address, expected",
     [
         ("s3://b/k", "s3a://b/k"),
         ("S3N://b/s3://k", "s3a://b/s3://k"),
@@ -80,12 +80,12 @@ def test_every_spelling_of_a_folder_resolves_to_one_address(
         ("", ""),
     ],
 )
-def test_schemes_of_other_tools_become_those_of_spark(address: str, spelled: str) -> None:
-    assert to_spark_scheme(address) == spelled
+def test_schemes_of_other_tools_become_those_of_spark(address: str, expected: str) -> None:
+    assert to_spark_scheme(address) == expected
 
 
 @pytest.mark.parametrize(
-    "address, resolved",
+    "address, expected",
     [
         ("s3a://b/k", "s3a://b/k"),
         ("S3A://b//k/./x/../y/", "s3a://b/k/y"),
@@ -95,5 +95,5 @@ def test_schemes_of_other_tools_become_those_of_spark(address: str, spelled: str
         ("", f"file://{Path.cwd()}"),
     ],
 )
-def test_other_addresses_are_normalized_by_their_text_only(address: str, resolved: str) -> None:
-    assert resolve_address(address) == resolved
+def test_other_addresses_are_normalized_by_their_text_only(address: str, expected: str) -> None:
+    assert resolve_address(address) == expected

@@ -53,9 +53,9 @@ def test_limit_is_a_number_of_rows_or_a_percentage(
     ["one", "-1%", "101%", "1,5%", "%", "1 percent", "1e2%", "٣%", "", -1, 1.5, True, [1]],
 )
 def test_invalid_limit_is_rejected_with_valid_examples(setting: Any) -> None:
-    with pytest.raises(ConfigValidationError) as raised:
+    with pytest.raises(ConfigValidationError) as exc_info:
         TargetSpark(config={"path": "x", "max_quarantined": setting})
-    (error,) = raised.value.errors
+    (error,) = exc_info.value.errors
     assert "max_quarantined" in error
     if isinstance(setting, str):
         assert "neither a number of rows (100) nor a share" in error
@@ -70,15 +70,17 @@ def test_limit_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
-def test_stream_is_withheld_beyond_its_percentage(written: int, aside: int, percent: int) -> None:
+def test_stream_is_withheld_beyond_its_percentage(
+    written: int, quarantined: int, percent: int
+) -> None:
     guard = QuarantineGuard(QuarantineLimit.parse(f"{percent}%"))
-    reason = guard.find_withhold_reason(written, aside)
-    if not aside:
+    reason = guard.find_withhold_reason(written, quarantined)
+    if not quarantined:
         assert reason is None
     elif not written:
         assert reason == "none of its rows could be written"
     elif percent:  # 0% is a number of rows, which ends the run
-        is_over = 100 * aside > percent * (written + aside)
+        is_over = 100 * quarantined > percent * (written + quarantined)
         assert reason == (
             f"more of its rows do not fit than max_quarantined ({percent}%) allows"
             if is_over
@@ -152,12 +154,12 @@ def test_report_has_the_quarantine_as_json_and_text() -> None:
 # Examples
 
 
-def table_schema(**properties: Any) -> TableSchema:
+def make_table_schema(**properties: Any) -> TableSchema:
     return schema_from_json_schema({"properties": properties}, (), ColumnOptions())
 
 
 INTEGER = {"type": "integer"}
-LAYOUT = table_schema(
+TABLE_SCHEMA = make_table_schema(
     **{
         "n": INTEGER,
         "n.m": INTEGER,
@@ -190,7 +192,7 @@ LAYOUT = table_schema(
 def test_example_is_the_value_that_the_reason_refers_to(
     raw: str | None, reason: str, example: str | None
 ) -> None:
-    assert find_example(raw, reason, LAYOUT) == example
+    assert find_example(raw, reason, TABLE_SCHEMA) == example
 
 
 def test_example_is_short_without_secrets_and_optional(
@@ -200,16 +202,16 @@ def test_example_is_short_without_secrets_and_optional(
 
     owner = Owner()
     register_secrets(owner, Secrets.from_values(["hunter22"]))
-    example = find_example(json.dumps({"n": "hunter22" + "x" * 1000}), "n: no number", LAYOUT)
+    example = find_example(json.dumps({"n": "hunter22" + "x" * 1000}), "n: no number", TABLE_SCHEMA)
     assert example is not None
     assert len(example) < 100
     assert "hunter22" not in example
     monkeypatch.setenv("TAP_CORE_LOG_ROWS", "false")
-    assert find_example('{"n": "two"}', "n: no number", LAYOUT) == "<text of 3 characters>"
+    assert find_example('{"n": "two"}', "n: no number", TABLE_SCHEMA) == "<text of 3 characters>"
 
 
-@given(st.text(), st.text(), st.sampled_from(sorted(LAYOUT.types)))
+@given(st.text(), st.text(), st.sampled_from(sorted(TABLE_SCHEMA.types)))
 def test_example_is_one_line_for_any_record_and_reason(raw: str, reason: str, name: str) -> None:
     for text in (raw, json.dumps({name: raw}, ensure_ascii=False)):
-        example = find_example(text, f"{name}: {reason}", LAYOUT)
+        example = find_example(text, f"{name}: {reason}", TABLE_SCHEMA)
         assert example is None or len(example.splitlines()) <= 1

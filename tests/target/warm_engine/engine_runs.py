@@ -19,14 +19,22 @@ from deltalake import DeltaTable
 from target_spark.spark.jvm import cache_folder
 from tests.target.cli.test_target_cli import Running, line, read_report, state
 
-__all__ = ["COMMAND", "PATIENCE", "EngineHome", "application", "keyed", "rows", "wait_until"]
+__all__ = [
+    "COMMAND",
+    "PATIENCE",
+    "EngineHome",
+    "get_application_id",
+    "make_record_messages",
+    "make_schema_message",
+    "wait_until",
+]
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 300
 COMMAND = [sys.executable, "-m", "target_spark"]
 
 
-def keyed(stream: str = "a") -> bytes:
+def make_schema_message(stream: str = "a") -> bytes:
     """Return the SCHEMA message of a stream with a key and a text."""
     properties = {"id": {"type": "integer"}, "text": {"type": "string"}}
     return line(
@@ -39,7 +47,7 @@ def keyed(stream: str = "a") -> bytes:
     )
 
 
-def rows(first: int, last: int, text: str = "x", stream: str = "a") -> bytes:
+def make_record_messages(first: int, last: int, text: str = "x", stream: str = "a") -> bytes:
     """Return RECORD messages with the keys from ``first`` to ``last``, and a STATE."""
     return b"".join(
         line({"type": "RECORD", "stream": stream, "record": {"id": n, "text": text}})
@@ -177,7 +185,7 @@ class EngineHome:
         return names
 
 
-def application(process: subprocess.CompletedProcess[bytes]) -> str:
+def get_application_id(process: subprocess.CompletedProcess[bytes]) -> str:
     """Return the id of the Spark application that a run used."""
     assert process.returncode == 0, process.stderr.decode()
     application_id: str = read_report(process.stderr)["application"]

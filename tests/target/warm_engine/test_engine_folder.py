@@ -1,4 +1,4 @@
-"""Files of engines, identities, and the settings that decide about an engine. Without Spark."""
+"""Files of engines, identities, and the settings that decide if an engine is used; no Spark."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineFolder:
     return EngineFolder.make("key")
 
 
-def use(folder: EngineFolder) -> None:
+def open_all_files(folder: EngineFolder) -> None:
     """Open all files of an engine, as a run and a second engine do."""
-    folder_of_engine = EngineFolder.find(folder.path.name)
-    assert folder_of_engine is not None
-    folder_of_engine.read_description()
-    lock = folder_of_engine.lock()
+    engine_folder = EngineFolder.find(folder.path.name)
+    assert engine_folder is not None
+    engine_folder.read_description()
+    lock = engine_folder.lock()
     assert lock is not None
     os.close(lock)
 
@@ -56,7 +56,7 @@ def test_files_that_others_can_reach_are_refused(folder: EngineFolder, file_name
     os.close(lock)
     (folder.path / file_name).chmod(0o755)
     with pytest.raises(UntrustedPathError, match="has mode 0755"):
-        use(folder)
+        open_all_files(folder)
 
 
 @as_root
@@ -69,7 +69,7 @@ def test_files_of_another_user_are_refused(folder: EngineFolder, file_name: str)
     os.close(lock)
     os.chown(folder.path / file_name, STRANGER, STRANGER)
     with pytest.raises(UntrustedPathError, match="belongs to another user"):
-        use(folder)
+        open_all_files(folder)
     if not file_name:
         with pytest.raises(UntrustedPathError, match="belongs to another user"):
             list_engines()
@@ -149,7 +149,7 @@ def test_closed_connection_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "environ", "named"),
+    ("settings", "environ", "differences"),
     [
         ({"format": "iceberg"}, {}, ["format"]),
         ({"small_runs": True}, {}, ["small_runs"]),
@@ -162,12 +162,12 @@ def test_closed_connection_is_an_error() -> None:
     ],
 )
 def test_difference_that_spark_could_see_gives_another_engine(
-    changed: dict[str, Any], environ: dict[str, str], named: list[str]
+    settings: dict[str, Any], environ: dict[str, str], differences: list[str]
 ) -> None:
     first = Identity.of_run(SparkSettings(), {})
-    second = Identity.of_run(SparkSettings(**changed), environ)
+    second = Identity.of_run(SparkSettings(**settings), environ)
     assert first.key != second.key
-    assert find_differences(first, second.parts) == named
+    assert find_differences(first, second.parts) == differences
     assert "s3cret" not in repr(second)
 
 
