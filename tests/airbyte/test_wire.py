@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tap_core.io import stdout as wire_room
+from tap_core.io import stdout as stdout_module
 from tap_core.io.stdout import StdoutWriter
 from tap_core.metrics import Metric, Point, log
 from tap_core.protocols.airbyte.logging import MessageHandler, redirect_logging
@@ -37,11 +37,11 @@ def test_line_interrupted_by_a_signal_is_completed_first() -> None:
         written.append(bytes(data))
         return len(data)
 
-    wire = StdoutWriter(put)
+    stdout_writer = StdoutWriter(put)
     with suppress(SystemExit):
-        wire.write(b"torn\n")
-    wire.write(b"next\n")
-    wire.write(b"after\n")
+        stdout_writer.write(b"torn\n")
+    stdout_writer.write(b"next\n")
+    stdout_writer.write(b"after\n")
     assert b"".join(written) == b"torn\nnext\nafter\n"
 
 
@@ -49,10 +49,10 @@ def test_signal_directly_after_a_write_does_not_repeat_bytes(monkeypatch: Any) -
     """The handler raises when the reader already has the line."""
     reader, writer = os.pipe()
 
-    def leave(_number: int, _frame: object) -> None:
+    def exit_process(_number: int, _frame: object) -> None:
         raise SystemExit
 
-    before = signal.signal(signal.SIGUSR1, leave)
+    before = signal.signal(signal.SIGUSR1, exit_process)
     main = threading.main_thread().ident
     assert main is not None
 
@@ -63,12 +63,12 @@ def test_signal_directly_after_a_write_does_not_repeat_bytes(monkeypatch: Any) -
     with os.fdopen(writer, "w") as output:
         monkeypatch.setattr(sys, "stdout", output)
         thread = threading.Thread(target=interrupt)
-        with StdoutWriter.open() as wire:
+        with StdoutWriter.open() as stdout_writer:
             thread.start()
             with suppress(SystemExit):
-                wire.write(b"first\n,")
+                stdout_writer.write(b"first\n,")
                 time.sleep(60)
-            wire.write(b"second\n")
+            stdout_writer.write(b"second\n")
     thread.join()
     signal.signal(signal.SIGUSR1, before)
     assert os.read(reader, 100) == b"second\n"
@@ -77,7 +77,7 @@ def test_signal_directly_after_a_write_does_not_repeat_bytes(monkeypatch: Any) -
 
 def test_interrupted_line_is_not_awaited_twice_on_a_full_pipe(monkeypatch: Any) -> None:
     """The next write fails if the pipe still does not accept the rest of the line."""
-    monkeypatch.setattr(wire_room, "_RESUME_SECONDS", 0.2)
+    monkeypatch.setattr(stdout_module, "_RESUME_SECONDS", 0.2)
     reader, writer = os.pipe()
     interrupts = threading.Event()
 
@@ -87,12 +87,12 @@ def test_interrupted_line_is_not_awaited_twice_on_a_full_pipe(monkeypatch: Any) 
             raise SystemExit
         return os.write(writer, data)
 
-    wire = StdoutWriter(put, partial(wire_room.wait_until_writable, writer))
+    stdout_writer = StdoutWriter(put, partial(stdout_module.wait_until_writable, writer))
     with suppress(SystemExit):
-        wire.write(b"x" * 300_000 + b"\n")
+        stdout_writer.write(b"x" * 300_000 + b"\n")
     with pytest.raises(BrokenPipeError, match="does not accept data"):
-        wire.write(b"a\n")
-    assert wire.is_broken
+        stdout_writer.write(b"a\n")
+    assert stdout_writer.is_broken
     os.close(reader)
     os.close(writer)
 
@@ -100,22 +100,22 @@ def test_interrupted_line_is_not_awaited_twice_on_a_full_pipe(monkeypatch: Any) 
 def test_log_line_does_not_wait_for_a_writing_thread() -> None:
     """The writing thread writes the log line after its own line."""
     written: list[bytes] = []
-    inside, go_on = threading.Event(), threading.Event()
+    writing_started, may_continue = threading.Event(), threading.Event()
 
     def put(data: memoryview) -> int:
         if data == b"chunk\n":
-            inside.set()
-            go_on.wait(60)
+            writing_started.set()
+            may_continue.wait(60)
         written.append(bytes(data))
         return len(data)
 
-    wire = StdoutWriter(put)
-    thread = threading.Thread(target=wire.write, args=(b"chunk\n",))
+    stdout_writer = StdoutWriter(put)
+    thread = threading.Thread(target=stdout_writer.write, args=(b"chunk\n",))
     thread.start()
-    assert inside.wait(60)
-    wire.write_or_queue(b"log\n")
+    assert writing_started.wait(60)
+    stdout_writer.write_or_queue(b"log\n")
     assert written == []
-    go_on.set()
+    may_continue.set()
     thread.join()
     assert written == [b"chunk\n", b"log\n"]
 
@@ -125,12 +125,12 @@ def test_line_written_by_a_signal_handler_comes_after_the_current_one() -> None:
 
     def put(data: memoryview) -> int:
         if data == b"first\n":
-            wire.write(b"second\n")
+            stdout_writer.write(b"second\n")
         written.append(bytes(data))
         return len(data)
 
-    wire = StdoutWriter(put)
-    wire.write(b"first\n")
+    stdout_writer = StdoutWriter(put)
+    stdout_writer.write(b"first\n")
     assert written == [b"first\n", b"second\n"]
 
 
@@ -138,36 +138,36 @@ def test_nothing_is_written_after_a_failed_write() -> None:
     def put(data: memoryview) -> int:
         raise OSError(28, "No space left on device")
 
-    wire = StdoutWriter(put)
+    stdout_writer = StdoutWriter(put)
     with pytest.raises(OSError, match="No space"):
-        wire.write(b"a\n")
-    assert wire.is_broken
+        stdout_writer.write(b"a\n")
+    assert stdout_writer.is_broken
     with pytest.raises(BrokenPipeError):
-        wire.write(b"b\n")
+        stdout_writer.write(b"b\n")
 
 
 def test_non_blocking_pipe_is_written_completely(monkeypatch: Any) -> None:
     """Printed output in the meantime is not among the lines."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    read: list[bytes] = []
+    blocks: list[bytes] = []
 
     def drain() -> None:
         while data := os.read(reader, 65_536):
-            read.append(data)
+            blocks.append(data)
 
     with os.fdopen(writer, "w") as output:
         monkeypatch.setattr(sys, "stdout", output)
         thread = threading.Thread(target=drain)
-        with StdoutWriter.open() as wire:
+        with StdoutWriter.open() as stdout_writer:
             threading.Timer(0.2, thread.start).start()
-            wire.write(b"x" * 300_000 + b"\n")
+            stdout_writer.write(b"x" * 300_000 + b"\n")
             print("elsewhere", flush=True)
             os.write(output.fileno(), b"there too\n")
         print("afterwards", flush=True)
     thread.join()
     os.close(reader)
-    assert b"".join(read) == b"x" * 300_000 + b"\nafterwards\n"
+    assert b"".join(blocks) == b"x" * 300_000 + b"\nafterwards\n"
 
 
 @pytest.mark.parametrize("kind", ["file", "text"])
@@ -191,14 +191,14 @@ def test_two_threads_share_standard_output(kind: str, monkeypatch: Any, tmp_path
 
 def test_write_without_standard_output_fails(monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    with StdoutWriter.open() as wire, pytest.raises(BrokenPipeError):
-        wire.write(b"a\n")
+    with StdoutWriter.open() as stdout_writer, pytest.raises(BrokenPipeError):
+        stdout_writer.write(b"a\n")
 
 
 def test_output_without_a_file_descriptor_gets_text() -> None:
     output = io.StringIO()
-    with redirect_stdout(output), StdoutWriter.open() as wire:
-        wire.write("ü\n".encode())
+    with redirect_stdout(output), StdoutWriter.open() as stdout_writer:
+        stdout_writer.write("ü\n".encode())
     assert output.getvalue() == "ü\n"
 
 

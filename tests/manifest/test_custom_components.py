@@ -20,8 +20,8 @@ from tap_core.redaction import redact
 from tests.http.server import ReceivedRequest, Reply, Server, page, serving
 from tests.manifest.running import RunResult, list_paths, manifest, run, stream
 
-PLACE = "source_declarative_manifest.components"
-MIGRATED = f"""
+MODULE = "source_declarative_manifest.components"
+CURSOR_WITH_MIGRATION = f"""
 incremental_sync:
   type: DatetimeBasedCursor
   cursor_field: at
@@ -29,7 +29,7 @@ incremental_sync:
   start_datetime: "2024-01-01"
   start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
 state_migrations:
-  - {{type: CustomStateMigration, class_name: {PLACE}.NAME}}
+  - {{type: CustomStateMigration, class_name: {MODULE}.NAME}}
 """
 CDK = "airbyte_cdk.sources.declarative"
 
@@ -61,13 +61,13 @@ def test_custom_extractor_reads_the_response(tmp_path: Path):
             head, *rows = response.json()
             return [dict(zip(head, row)) for row in rows]
     """
-    declared = stream("items", "/items").replace(
+    declared_stream = stream("items", "/items").replace(
         "{type: DpathExtractor, field_path: [data]}",
-        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Table}}",
+        f"{{type: CustomRecordExtractor, class_name: {MODULE}.Table}}",
     )
     with serving() as server:
         server.answers(Reply([["id", "name"], [1, "a"], [2, "b"]]))
-        result = run_with_components(tmp_path, server, components, declared)
+        result = run_with_components(tmp_path, server, components, declared_stream)
     assert result.records("items") == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
 
 
@@ -77,16 +77,16 @@ def test_custom_extractor_subclass_uses_the_decoder_of_the_retriever(tmp_path: P
     from {CDK}.extractors import DpathExtractor
 
     @dataclass
-    class Unfolded(DpathExtractor):
+    class PartsExtractor(DpathExtractor):
         def extract_records(self, response):
             for record in super().extract_records(response):
-                yield from ({{**one, "of": record["id"]}} for one in record["parts"])
+                yield from ({{**part, "of": record["id"]}} for part in record["parts"])
     """
     extractor = (
-        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Unfolded,"
+        f"{{type: CustomRecordExtractor, class_name: {MODULE}.PartsExtractor,"
         " field_path: ['{{ parameters.key }}']}"
     )
-    declared = stream(
+    declared_stream = stream(
         "items",
         "/items",
         retriever="decoder: {type: JsonlDecoder}",
@@ -95,7 +95,7 @@ def test_custom_extractor_subclass_uses_the_decoder_of_the_retriever(tmp_path: P
     with serving() as server:
         lines = '{"row": {"id": 1, "parts": [{"n": 1}, {"n": 2}]}}\n{"row": {"id": 2, "parts": []}}'
         server.answers(Reply(lines))
-        result = run_with_components(tmp_path, server, components, declared)
+        result = run_with_components(tmp_path, server, components, declared_stream)
     assert result.records("items") == [{"n": 1, "of": 1}, {"n": 2, "of": 1}]
 
 
@@ -107,34 +107,36 @@ def test_custom_extractor_can_contain_other_extractors(tmp_path: Path):
     from {CDK}.extractors.record_extractor import RecordExtractor
 
     @dataclass
-    class Named(RecordExtractor):
+    class NamesAndValues(RecordExtractor):
         names: RecordExtractor
         values: RecordExtractor
 
         def extract_records(self, response):
-            yield dict(zip(*(one.extract_records(response) for one in (self.names, self.values))))
+            extractors = (self.names, self.values)
+            yield dict(zip(*(inner.extract_records(response) for inner in extractors)))
 
     @dataclass
-    class Loud(RecordExtractor):
+    class UpperCaseExtractor(RecordExtractor):
         inner: RecordExtractor
 
         def extract_records(self, response):
-            yield from (one.upper() for one in self.inner.extract_records(response))
+            yield from (value.upper() for value in self.inner.extract_records(response))
     """
     declared_extractor = "{type: DpathExtractor, field_path: [%s, '*', x]}"
     custom = (
-        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Loud, inner: {declared_extractor}}}"
+        f"{{type: CustomRecordExtractor, class_name: {MODULE}.UpperCaseExtractor,"
+        f" inner: {declared_extractor}}}"
     )
     extractor = (
-        f"{{type: CustomRecordExtractor, class_name: {PLACE}.Named,"
+        f"{{type: CustomRecordExtractor, class_name: {MODULE}.NamesAndValues,"
         f" names: {custom % 'heads'}, values: {declared_extractor % 'row'}}}"
     )
-    declared = stream("items", "/items").replace(
+    declared_stream = stream("items", "/items").replace(
         "{type: DpathExtractor, field_path: [data]}", extractor
     )
     with serving() as server:
         server.answers(Reply({"heads": [{"x": "a"}, {"x": "b"}], "row": [{"x": 1}, {"x": 2}]}))
-        result = run_with_components(tmp_path, server, components, declared)
+        result = run_with_components(tmp_path, server, components, declared_stream)
     assert result.records("items") == [{"A": 1, "B": 2}]
 
 
@@ -147,19 +149,20 @@ def test_combined_extractor_can_contain_a_custom_one(tmp_path: Path):
     @dataclass
     class Marked(DpathExtractor):
         def extract_records(self, response):
-            yield from ({{**one, "own": True}} for one in super().extract_records(response))
+            for record in super().extract_records(response):
+                yield {{**record, "is_custom": True}}
     """
     extractor = (
         "{type: CombinedExtractor, extractors: [{type: DpathExtractor, field_path: [a]},"
-        f" {{type: CustomRecordExtractor, class_name: {PLACE}.Marked, field_path: [b]}}]}}"
+        f" {{type: CustomRecordExtractor, class_name: {MODULE}.Marked, field_path: [b]}}]}}"
     )
-    declared = stream("items", "/items", retriever="decoder: {type: JsonlDecoder}").replace(
+    declared_stream = stream("items", "/items", retriever="decoder: {type: JsonlDecoder}").replace(
         "{type: DpathExtractor, field_path: [data]}", extractor
     )
     with serving() as server:
         server.answers(Reply('{"a": [{"id": 1}], "b": [{"id": 2}]}\n{"b": {"id": 3}}'))
-        result = run_with_components(tmp_path, server, components, declared)
-    marker = {"own": True}
+        result = run_with_components(tmp_path, server, components, declared_stream)
+    marker = {"is_custom": True}
     assert result.records("items") == [{"id": 1}, {"id": 2, **marker}, {"id": 3, **marker}]
 
 
@@ -172,7 +175,7 @@ def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Pa
     from airbyte_cdk.sources.utils.transform import TransformConfig, TypeTransformer
 
     @dataclass
-    class Once(RecordFilter):
+    class FirstOccurrence(RecordFilter):
         def __post_init__(self, parameters):
             super().__post_init__(parameters)
             self._seen = set()
@@ -184,17 +187,17 @@ def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Pa
                     yield record
 
     @dataclass
-    class Told(RecordTransformation):
+    class AddWords(RecordTransformation):
         config: Mapping[str, Any]
         parameters: InitVar[Mapping[str, Any]]
-        field: str = "told"
+        field: str = "words"
 
         def __post_init__(self, parameters):
             self._word = parameters["word"]
 
         def transform(self, record, config=None, stream_state=None, stream_slice=None):
-            told = [self._word, config["url"][:4], stream_slice["kind"]]
-            record[self.field] = [*told, sorted(stream_slice.partition)]
+            words = [self._word, config["url"][:4], stream_slice["kind"]]
+            record[self.field] = [*words, sorted(stream_slice.partition)]
 
     class Upper(TypeTransformer):
         def __init__(self):
@@ -206,21 +209,21 @@ def test_custom_filter_transformation_and_normalization_are_applied(tmp_path: Pa
     )
     options = f"""
     transformations:
-      - {{type: CustomTransformation, class_name: {PLACE}.Told, field: said}}
+      - {{type: CustomTransformation, class_name: {MODULE}.AddWords, field: said}}
     $parameters: {{word: hello}}
     """
     selector = f"""extractor: {{type: DpathExtractor, field_path: [data]}}
         record_filter:
           type: CustomRecordFilter
-          class_name: {PLACE}.Once
+          class_name: {MODULE}.FirstOccurrence
           condition: "{{{{ record.id < 3 }}}}"
-        schema_normalization: {{type: CustomSchemaNormalization, class_name: {PLACE}.Upper}}"""
-    declared = stream("items", "/items", retriever=retriever, options=options).replace(
+        schema_normalization: {{type: CustomSchemaNormalization, class_name: {MODULE}.Upper}}"""
+    declared_stream = stream("items", "/items", retriever=retriever, options=options).replace(
         "extractor: {type: DpathExtractor, field_path: [data]}", selector
     )
     with serving() as server:
         server.answers(page({"id": 1, "at": "x"}, {"id": 1}, {"id": 3}), page({"id": 2}))
-        result = run_with_components(tmp_path, server, components, declared)
+        result = run_with_components(tmp_path, server, components, declared_stream)
     assert result.records("items") == [
         {"id": "1", "at": "X", "said": ["hello", "http", "cat", ["kind"]]},
         {"id": "2", "said": ["hello", "http", "dog", ["kind"]]},
@@ -234,14 +237,14 @@ def test_value_type_of_an_added_field_applies_in_a_custom_transformation(tmp_pat
 
     class Added(AddFields):
         def __init__(self, fields, parameters):
-            more = AddedFieldDefinition(["typed"], "{{{{ record.id }}}}", str, parameters)
-            super().__init__([*fields, more], parameters)
+            typed = AddedFieldDefinition(["typed"], "{{{{ record.id }}}}", str, parameters)
+            super().__init__([*fields, typed], parameters)
     """
     field = "{type: AddedFieldDefinition, path: [named], value: '{{ record.id }}', VALUE_TYPE}"
     fields = f"fields: [{field.replace('VALUE_TYPE', 'value_type: string')}]"
     options = f"""
     transformations:
-      - {{type: CustomTransformation, class_name: {PLACE}.Added, {fields}}}
+      - {{type: CustomTransformation, class_name: {MODULE}.Added, {fields}}}
     """
     with serving() as server:
         server.answers(page({"id": 7}))
@@ -271,8 +274,8 @@ class Login(NoAuth):
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         if self._token is None:
-            answer = requests.post(f"{{self.config['url']}}/login", json={{"key": self._key}})
-            self._token = answer.json()["token"]
+            response = requests.post(f"{{self.config['url']}}/login", json={{"key": self._key}})
+            self._token = response.json()["token"]
         request.headers["X-Session"] = self._token
         return request
 """
@@ -282,7 +285,7 @@ def test_custom_authenticator_logs_in_once_for_all_streams(tmp_path: Path):
     body = f"""
     authenticator:
       type: CustomAuthenticator
-      class_name: {PLACE}.Login
+      class_name: {MODULE}.Login
       key: "{{{{ config['api_key'] }}}}"
     """
     with serving() as server:
@@ -300,7 +303,7 @@ def test_token_of_a_nested_authenticator_is_requested_once(tmp_path: Path):
     from {CDK}.auth.declarative_authenticator import DeclarativeAuthenticator
 
     @dataclass
-    class Chosen(DeclarativeAuthenticator):
+    class FirstAuthenticator(DeclarativeAuthenticator):
         oauth: DeclarativeAuthenticator
         other: DeclarativeAuthenticator
 
@@ -310,7 +313,7 @@ def test_token_of_a_nested_authenticator_is_requested_once(tmp_path: Path):
     body = f"""
     authenticator:
       type: CustomAuthenticator
-      class_name: {PLACE}.Chosen
+      class_name: {MODULE}.FirstAuthenticator
       other: {{type: BearerAuthenticator, api_token: x}}
       oauth:
         type: OAuthAuthenticator
@@ -336,11 +339,11 @@ def test_token_of_a_custom_oauth_class_can_be_nested(tmp_path: Path, hook: str):
     components = f"""
     from {CDK}.auth import DeclarativeOauth2Authenticator
 
-    class Granted(DeclarativeOauth2Authenticator):
+    class ConstantToken(DeclarativeOauth2Authenticator):
         def {hook}(self):
             return {{"data": [{{"access_token": "t-1", "expires_in": 3600}}]}}
     """
-    body = f"authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Granted}}"
+    body = f"authenticator: {{type: CustomAuthenticator, class_name: {MODULE}.ConstantToken}}"
     with serving() as server:
         server.answers(page({"id": 1}))
         run_with_components(tmp_path, server, components, stream("items", "/items", body))
@@ -353,12 +356,12 @@ def test_token_of_a_custom_oauth_class_is_hidden_in_messages(tmp_path: Path):
     components = f"""
     from {CDK}.auth import DeclarativeOauth2Authenticator
 
-    class Granted(DeclarativeOauth2Authenticator):
+    class ConstantToken(DeclarativeOauth2Authenticator):
         def _make_handled_request(self):
             return {{"access_token": "{token}", "expires_in": 3600}}
     """
-    body = f"authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Granted}}"
-    pages = """
+    body = f"authenticator: {{type: CustomAuthenticator, class_name: {MODULE}.ConstantToken}}"
+    paginator = """
     paginator:
       type: DefaultPaginator
       page_token_option: {type: RequestPath}
@@ -366,11 +369,11 @@ def test_token_of_a_custom_oauth_class_is_hidden_in_messages(tmp_path: Path):
     """
     with serving() as server:
         server.answers(page({"id": 1}, next=f"{server.url}/next?t={token}"), Reply(status=400))
-        with pytest.raises(FatalAPIError) as failed:
+        with pytest.raises(FatalAPIError) as exc_info:
             run_with_components(
-                tmp_path, server, components, stream("items", "/items", body, retriever=pages)
+                tmp_path, server, components, stream("items", "/items", body, retriever=paginator)
             )
-    assert "/next?t=***" in redact(str(failed.value))
+    assert "/next?t=***" in redact(str(exc_info.value))
 
 
 def test_token_of_a_custom_authenticator_is_hidden_in_errors(tmp_path: Path):
@@ -378,16 +381,16 @@ def test_token_of_a_custom_authenticator_is_hidden_in_errors(tmp_path: Path):
     body = f"""
     authenticator:
       type: CustomAuthenticator
-      class_name: {PLACE}.Login
+      class_name: {MODULE}.Login
       key: k
     """
-    pages = """
+    paginator = """
     paginator:
       type: DefaultPaginator
       page_token_option: {type: RequestPath}
       pagination_strategy: {type: CursorPagination, cursor_value: "{{ response.next }}"}
     """
-    items = stream("items", "/items", body, retriever=pages)
+    items = stream("items", "/items", body, retriever=paginator)
     with serving() as server:
         following = page({"id": 1}, next=f"{server.url}/next?t=tKn-5ecret-78")
         server.answers(Reply({"token": "tKn-5ecret-78"}), following, Reply(status=400))
@@ -401,7 +404,7 @@ def test_custom_authenticator_may_change_the_body(tmp_path: Path):
     import json
     from {CDK}.auth.declarative_authenticator import NoAuth
 
-    class Signed(NoAuth):
+    class SigningAuthenticator(NoAuth):
         def __call__(self, request):
             document = {{**json.loads(request.body), "signed": "very much"}}
             request.body = json.dumps(document).encode()
@@ -410,7 +413,7 @@ def test_custom_authenticator_may_change_the_body(tmp_path: Path):
     body = f"""
     http_method: POST
     request_body_json: {{kind: all}}
-    authenticator: {{type: CustomAuthenticator, class_name: {PLACE}.Signed}}
+    authenticator: {{type: CustomAuthenticator, class_name: {MODULE}.SigningAuthenticator}}
     """
     with serving() as server:
         server.answers(page({"id": 1}))
@@ -425,7 +428,7 @@ def test_custom_requester_provides_path_parameters_and_headers(tmp_path: Path):
     from {CDK}.requesters.http_requester import HttpRequester
 
     @dataclass
-    class Asking(HttpRequester):
+    class PagedRequester(HttpRequester):
         request_parameters: Optional[Mapping[str, Any]] = None
 
         def get_path(self, **kwargs):
@@ -438,7 +441,7 @@ def test_custom_requester_provides_path_parameters_and_headers(tmp_path: Path):
         def get_request_headers(self, **kwargs):
             return {{"X-Name": self.name}}
     """
-    declared = f"""
+    declared_stream = f"""
   - type: DeclarativeStream
     name: items
     $parameters: {{name: items}}
@@ -446,7 +449,7 @@ def test_custom_requester_provides_path_parameters_and_headers(tmp_path: Path):
       type: SimpleRetriever
       requester:
         type: CustomRequester
-        class_name: {PLACE}.Asking
+        class_name: {MODULE}.PagedRequester
         url_base: "{{{{ config['url'] }}}}/base/"
         path: "/items"
         request_parameters: {{a: 1}}
@@ -461,13 +464,13 @@ def test_custom_requester_provides_path_parameters_and_headers(tmp_path: Path):
 """
     with serving() as server:
         server.answers(page({"id": 1}, next="n2"), page({"id": 2}))
-        run_with_components(tmp_path, server, components, declared, config={"api_key": "k"})
+        run_with_components(tmp_path, server, components, declared_stream, config={"api_key": "k"})
     assert list_paths(server) == ["/base/items/v2?a=1&page=first", "/base/items/v2?a=1&page=n2"]
     assert server.requests[0].headers["X-Name"] == "items"
     assert server.requests[0].headers["Authorization"] == "Bearer k"
 
 
-PARENT = """
+PARENT_ROUTER = """
   partition_router:
     type: CustomPartitionRouter
     class_name: {name}
@@ -489,7 +492,7 @@ def test_custom_partition_router_filters_parent_records(tmp_path: Path):
     from {CDK}.types import StreamSlice
 
     @dataclass
-    class Odd(SubstreamPartitionRouter):
+    class OddParents(SubstreamPartitionRouter):
         def stream_slices(self) -> Iterable[StreamSlice]:
             parent = self.parent_stream_configs[0]
             field = parent.partition_field.eval(self.config)
@@ -502,15 +505,15 @@ def test_custom_partition_router_filters_parent_records(tmp_path: Path):
     children = stream(
         "children",
         "/children/{{ stream_partition.parent }}",
-        retriever=dedent(PARENT.format(name=f"{PLACE}.Odd")),
+        retriever=dedent(PARENT_ROUTER.format(name=f"{MODULE}.OddParents")),
     )
 
-    def answer(request: ReceivedRequest) -> Reply:
+    def respond(request: ReceivedRequest) -> Reply:
         ids = [1, 2, 3] if request.path == "/items" else [10]
         return page(*({"id": number} for number in ids))
 
     with serving() as server:
-        server.answers_by(answer)
+        server.answers_by(respond)
         result = run_with_components(
             tmp_path, server, components, stream("items", "/items"), children
         )
@@ -529,7 +532,7 @@ def test_custom_router_can_have_stream_fields(tmp_path: Path):
     from airbyte_cdk.sources.streams.core import Stream
 
     @dataclass
-    class Pairs(StreamSlicer):
+    class PairRouter(StreamSlicer):
         first: Stream
         config: Mapping[str, Any]
 
@@ -540,7 +543,7 @@ def test_custom_router_can_have_stream_fields(tmp_path: Path):
     router = f"""
     partition_router:
       type: CustomPartitionRouter
-      class_name: {PLACE}.Pairs
+      class_name: {MODULE}.PairRouter
       first: "#/streams/0"
     """
     children = stream(
@@ -563,7 +566,7 @@ def test_custom_error_handler_backoff_and_pagination_are_used(tmp_path: Path):
     )
 
     @dataclass
-    class Patient(DefaultErrorHandler):
+    class RetryTeapots(DefaultErrorHandler):
         def interpret_response(self, response_or_exception):
             if response_or_exception.status_code == 418:
                 return ErrorResolution(
@@ -571,29 +574,29 @@ def test_custom_error_handler_backoff_and_pagination_are_used(tmp_path: Path):
                 )
             return super().interpret_response(response_or_exception)
 
-    class Short(BackoffStrategy):
+    class ShortBackoff(BackoffStrategy):
         def backoff_time(self, response_or_exception, attempt_count):
             return 0.01
 
     @dataclass
-    class Halves(PageIncrement):
+    class LimitedPages(PageIncrement):
         def next_page_token(
             self, response, last_page_size, last_record, last_page_token_value=None
         ):
-            known = super().next_page_token(
+            token = super().next_page_token(
                 response, last_page_size, last_record, last_page_token_value
             )
-            return None if last_record["id"] > 3 else known
+            return None if last_record["id"] > 3 else token
     """
     body = f"""
     error_handler:
       type: CustomErrorHandler
-      class_name: {PLACE}.Patient
+      class_name: {MODULE}.RetryTeapots
       max_retries: 2
       response_filters:
         - {{type: HttpResponseFilter, http_codes: [404], action: IGNORE}}
       backoff_strategies:
-        - {{type: CustomBackoffStrategy, class_name: {PLACE}.Short}}
+        - {{type: CustomBackoffStrategy, class_name: {MODULE}.ShortBackoff}}
     """
     retriever = f"""
     paginator:
@@ -601,7 +604,7 @@ def test_custom_error_handler_backoff_and_pagination_are_used(tmp_path: Path):
       page_token_option: {{type: RequestOption, inject_into: request_parameter, field_name: page}}
       pagination_strategy:
         type: CustomPaginationStrategy
-        class_name: {PLACE}.Halves
+        class_name: {MODULE}.LimitedPages
         page_size: 2
         start_from_page: 1
     """
@@ -635,19 +638,19 @@ def test_custom_state_migration_receives_states_in_the_format_of_airbyte(tmp_pat
             ]
             return {{"use_global_cursor": False, "states": states}}
     """
-    options = MIGRATED.replace("NAME", "Nested")
+    options = CURSOR_WITH_MIGRATION.replace("NAME", "Nested")
     router = """
     partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}
     """
     path = "/{{ stream_partition.kind }}"
-    declared = stream("items", path, retriever=dedent(router), options=options)
-    old = {"bookmarks": {"items": {"a": {"at": "2024-02-03"}, "b": {"at": "2024-03-04"}}}}
+    declared_stream = stream("items", path, retriever=dedent(router), options=options)
+    state = {"bookmarks": {"items": {"a": {"at": "2024-02-03"}, "b": {"at": "2024-03-04"}}}}
     with serving() as server:
         server.answers_by(
             lambda request: page({"at": "2024-05-06"}) if request.path == "/a" else page()
         )
-        first = run_with_components(tmp_path, server, components, declared, state=old)
-        run_with_components(tmp_path, server, components, declared, state=first.state)
+        first = run_with_components(tmp_path, server, components, declared_stream, state=state)
+        run_with_components(tmp_path, server, components, declared_stream, state=first.state)
     assert list_paths(server) == [
         *("/a?since=2024-02-03", "/b?since=2024-03-04"),
         *("/a?since=2024-05-06", "/b?since=2024-03-04"),
@@ -663,12 +666,12 @@ def test_custom_schema_loader_decoder_and_state_migration_are_used(tmp_path: Pat
     from {CDK}.schema import JsonFileSchemaLoader
 
     @dataclass
-    class More(JsonFileSchemaLoader):
+    class ExtendedSchema(JsonFileSchemaLoader):
         def get_json_schema(self):
-            found = super().get_json_schema()
-            return {{**found, "properties": {{**found["properties"], "more": {{}}}}}}
+            schema = super().get_json_schema()
+            return {{**schema, "properties": {{**schema["properties"], "more": {{}}}}}}
 
-    class Words(Decoder):
+    class WordDecoder(Decoder):
         def decode(self, response):
             yield {{"data": [{{"id": word}} for word in response.text.split()]}}
 
@@ -679,23 +682,23 @@ def test_custom_schema_loader_decoder_and_state_migration_are_used(tmp_path: Pat
         def migrate(self, stream_state):
             return {{"at": stream_state["old"]}}
     """
-    options = MIGRATED.replace("NAME", "Renamed")
-    declared = stream(
+    options = CURSOR_WITH_MIGRATION.replace("NAME", "Renamed")
+    declared_stream = stream(
         "items",
         "/items",
-        retriever=f"decoder: {{type: CustomDecoder, class_name: {PLACE}.Words}}",
+        retriever=f"decoder: {{type: CustomDecoder, class_name: {MODULE}.WordDecoder}}",
         options=options,
     )
-    head, loader, _ = declared.partition("schema_loader:")
-    declared = f"""{head}{loader}
+    head, loader, _ = declared_stream.partition("schema_loader:")
+    declared_stream = f"""{head}{loader}
       type: CustomSchemaLoader
-      class_name: {PLACE}.More
+      class_name: {MODULE}.ExtendedSchema
       file_path: ./schemas/items.json
 """
     state = {"bookmarks": {"items": {"old": "2024-02-03"}}}
     with serving() as server:
         server.answers(Reply("a b"))
-        result = run_with_components(tmp_path, server, components, declared, state=state)
+        result = run_with_components(tmp_path, server, components, declared_stream, state=state)
     assert list_paths(server) == ["/items?since=2024-02-03"]
     assert result.records("items") == [{"id": "a"}, {"id": "b"}]
     schema = next(line["schema"] for line in result.lines if line["type"] == "SCHEMA")
@@ -709,7 +712,7 @@ def test_custom_retriever_can_read_nested_slices(tmp_path: Path):
     from {CDK}.types import StreamSlice
 
     @dataclass
-    class Deep(SimpleRetriever):
+    class NestedSlices(SimpleRetriever):
         def read_records(self, records_schema, stream_slice=None):
             for record in super().read_records(records_schema, stream_slice):
                 if record.data.get("has_more"):
@@ -723,18 +726,18 @@ def test_custom_retriever_can_read_nested_slices(tmp_path: Path):
     retriever = """
     partition_router: {type: ListPartitionRouter, cursor_field: block, values: [a, b]}
     """
-    declared = stream("items", "/{{ stream_partition.block }}", retriever=retriever).replace(
-        "type: SimpleRetriever", f"type: CustomRetriever\n      class_name: {PLACE}.Deep"
+    declared_stream = stream("items", "/{{ stream_partition.block }}", retriever=retriever).replace(
+        "type: SimpleRetriever", f"type: CustomRetriever\n      class_name: {MODULE}.NestedSlices"
     )
 
-    def answer(request: ReceivedRequest) -> Reply:
+    def respond(request: ReceivedRequest) -> Reply:
         if request.path == "/a":
             return page({"id": "a1", "has_more": True}, {"id": "a2"})
         return page({"id": f"{request.path[1:]}1"})
 
     with serving() as server:
-        server.answers_by(answer)
-        result = run_with_components(tmp_path, server, components, declared)
+        server.answers_by(respond)
+        result = run_with_components(tmp_path, server, components, declared_stream)
     assert list_paths(server) == ["/a", "/a1", "/b"]
     assert [(record["id"], record["at"]) for record in result.records("items")] == [
         *(("a11", "a1"), ("a1", "a"), ("a2", "a"), ("b1", "b")),
@@ -766,14 +769,14 @@ def test_custom_state_migration_can_access_the_declared_stream(tmp_path: Path):
             assert dict(declarative_stream.incremental_sync)["type"] == "DatetimeBasedCursor"
 
         def migrate(self, stream_state: Mapping[str, Any]) -> Mapping[str, Any]:
-            found = super().migrate(stream_state)["states"]
+            states = super().migrate(stream_state)["states"]
             return {{
                 "states": [
                     {{
-                        "partition": {{name: int(key) for name, key in one["partition"].items()}},
-                        "cursor": one["cursor"],
+                        "partition": {{name: int(key) for name, key in state["partition"].items()}},
+                        "cursor": state["cursor"],
                     }}
-                    for one in found
+                    for state in states
                 ]
             }}
     """
@@ -786,7 +789,7 @@ def test_custom_state_migration_can_access_the_declared_stream(tmp_path: Path):
       start_datetime: "2024-01-01"
       start_time_option: {{type: RequestOption, inject_into: request_parameter, field_name: since}}
     state_migrations:
-      - {{type: CustomStateMigration, class_name: {PLACE}.Numbered}}
+      - {{type: CustomStateMigration, class_name: {MODULE}.Numbered}}
     """
     router = """
     partition_router:
@@ -823,24 +826,24 @@ def test_modules_of_two_connectors_are_isolated(tmp_path: Path):
             from .words import WORD as SAME
             from {CDK}.transformations import RecordTransformation
 
-            class Said(RecordTransformation):
+            class JoinedWords(RecordTransformation):
                 word = WORD + SAME
             """,
         )
-        classes.append(load_class("source_x.components.Said", folder))
-    assert [loaded.word for loaded in classes] == ["oneone", "twotwo"]
+        classes.append(load_class("source_x.components.JoinedWords", folder))
+    assert [loaded_class.word for loaded_class in classes] == ["oneone", "twotwo"]
     assert "airbyte_cdk" not in sys.modules
 
 
 @pytest.mark.parametrize(
     ("text", "name", "reason"),
     [
-        ("", f"{PLACE}.Missing", "There is no class 'Missing' in .*components.py"),
+        ("", f"{MODULE}.Missing", "There is no class 'Missing' in .*components.py"),
         ("", "source_x.elsewhere.Missing", "no such Python file .* put the connector's"),
-        ("\nx = = 1", f"{PLACE}.X", "components.py, line 2: SyntaxError"),
-        ("x = 1\ny = {}[0]", f"{PLACE}.X", "components.py, line 2: KeyError"),
-        ("import nothing_like_it", f"{PLACE}.X", "line 1: the package 'nothing_like_it' is not"),
-        ("import airbyte_cdk.models", f"{PLACE}.X", "line 1: 'import airbyte_cdk.models' is not"),
+        ("\nx = = 1", f"{MODULE}.X", "components.py, line 2: SyntaxError"),
+        ("x = 1\ny = {}[0]", f"{MODULE}.X", "components.py, line 2: KeyError"),
+        ("import nothing_like_it", f"{MODULE}.X", "line 1: the package 'nothing_like_it' is not"),
+        ("import airbyte_cdk.models", f"{MODULE}.X", "line 1: 'import airbyte_cdk.models' is not"),
         (
             "from source_x.utils import a",
             "source_x.components.X",
@@ -848,7 +851,7 @@ def test_modules_of_two_connectors_are_isolated(tmp_path: Path):
         ),
         (
             "from airbyte_cdk.models import Thing\nclass X(Thing): pass",
-            f"{PLACE}.X",
+            f"{MODULE}.X",
             "components.py, class X: 'Thing' of airbyte_cdk.models is not supported in",
         ),
     ],
@@ -875,86 +878,90 @@ def test_unsupported_import_affects_only_classes_that_use_it(tmp_path: Path):
     from airbyte_cdk.somewhere import Elsewhere
 
     @dataclass
-    class Off(Elsewhere):
+    class Unusable(Elsewhere):
         field: str = ""
 
-    class On:
-        def made(self, it: Elsewhere | None = None) -> Elsewhere:
+    class Usable:
+        def create(self, value: Elsewhere | None = None) -> Elsewhere:
             return Elsewhere()
     """
     write_components(tmp_path, text)
-    instance = load_class(f"{PLACE}.On", tmp_path)()
+    instance = load_class(f"{MODULE}.Usable", tmp_path)()
     with pytest.raises(ImportError, match=r"'Elsewhere' of airbyte_cdk\.somewhere"):
-        instance.made()
-    with pytest.raises(ManifestError, match="class Off: 'Elsewhere'"):
-        load_class(f"{PLACE}.Off", tmp_path)
+        instance.create()
+    with pytest.raises(ManifestError, match="class Unusable: 'Elsewhere'"):
+        load_class(f"{MODULE}.Unusable", tmp_path)
 
 
-REFUSED = f"""
+UNSUPPORTED_CLASSES = f"""
 from dataclasses import dataclass
 from {CDK}.requesters import HttpRequester
 from {CDK}.retrievers import SimpleRetriever
 from {CDK}.requesters.paginators.strategies.page_increment import PageIncrement
 
-class Any: pass
+class Empty: pass
 
 @dataclass
-class Sends(HttpRequester):
+class SendingRequester(HttpRequester):
     def send_request(self, **kwargs): ...
 
-class Own(SimpleRetriever):
+class PageReader(SimpleRetriever):
     def _read_pages(self, *args): ...
 
-class Old(PageIncrement):
+class OldPagination(PageIncrement):
     def next_page_token(self, response, last_records): ...
 """
 
-CURSOR = """incremental_sync:
-      {{type: CustomIncrementalSync, class_name: {0}Any, cursor_field: at}}
+CUSTOM_CURSOR = """incremental_sync:
+      {{type: CustomIncrementalSync, class_name: {0}Empty, cursor_field: at}}
     schema_loader:"""
-OLD = """paginator:
+OLD_PAGINATION = """paginator:
         type: DefaultPaginator
-        pagination_strategy: {{type: CustomPaginationStrategy, class_name: {0}Old}}
+        pagination_strategy: {{type: CustomPaginationStrategy, class_name: {0}OldPagination}}
       record_selector:"""
 
 
 @pytest.mark.parametrize(
-    ("replaced", "by", "reason"),
+    ("old", "new", "reason"),
     [
         (
             "type: SimpleRetriever",
-            "type: CustomRetriever\n      class_name: {0}Any",
+            "type: CustomRetriever\n      class_name: {0}Empty",
             "no method read_records",
         ),
         (
             "type: SimpleRetriever",
-            "type: CustomRetriever\n      class_name: {0}Own",
+            "type: CustomRetriever\n      class_name: {0}PageReader",
             "overrides _read_pages",
         ),
-        ("type: HttpRequester", "type: CustomRequester\n    class_name: {0}Sends", "send_request"),
+        (
+            "type: HttpRequester",
+            "type: CustomRequester\n    class_name: {0}SendingRequester",
+            "send_request",
+        ),
         (
             "type: DpathExtractor",
-            "type: CustomRecordExtractor, class_name: {0}Any",
+            "type: CustomRecordExtractor, class_name: {0}Empty",
             "no method extract_records",
         ),
-        ("schema_loader:", CURSOR, "no method stream_slices"),
+        ("schema_loader:", CUSTOM_CURSOR, "no method stream_slices"),
         (
             "record_selector:",
-            OLD,
+            OLD_PAGINATION,
             "takes last_records",
         ),
     ],
 )
 def test_unsupported_custom_class_is_rejected_before_any_request(
-    tmp_path: Path, replaced: str, by: str, reason: str
+    tmp_path: Path, old: str, new: str, reason: str
 ):
-    write_components(tmp_path, REFUSED)
+    write_components(tmp_path, UNSUPPORTED_CLASSES)
     path = manifest(tmp_path, stream("items", "/items"))
     text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace(replaced, by.format(f"{PLACE}."), 1), encoding="utf-8")
-    with serving() as server, pytest.raises(ManifestError, match=reason) as raised:
+    path.write_text(text.replace(old, new.format(f"{MODULE}."), 1), encoding="utf-8")
+    with serving() as server, pytest.raises(ManifestError, match=reason) as exc_info:
         run(path, server)
-    assert "manifest.yaml, line" in str(raised.value)
+    assert "manifest.yaml, line" in str(exc_info.value)
     assert server.requests == []
 
 
@@ -968,7 +975,7 @@ def test_threads_that_need_a_custom_class_at_once_share_one_instance(tmp_path: P
             record["marked"] = True
     """
     write_components(tmp_path, components)
-    component = CustomTransformation(class_name=f"{PLACE}.Marked", folder=tmp_path)
+    component = CustomTransformation(class_name=f"{MODULE}.Marked", folder=tmp_path)
     create = vars(Custom)["instance"].func
     assert create(component) is create(component) is component.instance
 
@@ -984,7 +991,7 @@ def test_error_in_a_constructor_is_reported_without_settings(tmp_path: Path):
             raise RuntimeError(config["api_key"])
     """
     write_components(tmp_path, components)
-    options = f"transformations: [{{type: CustomTransformation, class_name: {PLACE}.Broken}}]"
+    options = f"transformations: [{{type: CustomTransformation, class_name: {MODULE}.Broken}}]"
     path = manifest(tmp_path, stream("items", "/items", options=options))
     with serving() as server:
         server.answers(page({"id": 1}))

@@ -11,7 +11,7 @@ import pytest
 from tap_core.manifest.cdk_compat.records import TransformConfig, TypeTransformer
 from tests.http.server import ReceivedRequest, Reply, page, serving
 from tests.manifest.running import list_paths, manifest, run, stream
-from tests.manifest.test_custom_components import CDK, MIGRATED, PLACE
+from tests.manifest.test_custom_components import CDK, CURSOR_WITH_MIGRATION, MODULE
 
 REQUESTER = f"""
     from dataclasses import dataclass
@@ -60,7 +60,7 @@ def test_custom_requester_can_contain_a_schema_loader(tmp_path: Path, loader: st
     (tmp_path / "schemas" / "items.json").write_text(json.dumps(schema), encoding="utf-8")
     declared = stream("items", "/items").replace(
         '$ref: "#/definitions/requester"',
-        f"type: CustomRequester\n        class_name: {PLACE}.Query\n"
+        f"type: CustomRequester\n        class_name: {MODULE}.Query\n"
         f"        schema_loader: {loader}\n"
         "        url_base: \"{{ config['url'] }}\"",
     )
@@ -76,7 +76,7 @@ def test_each_child_stream_has_its_own_custom_components_of_the_parent(tmp_path:
     write_components(tmp_path, FILTER)
     parent = stream("parents", "/parents").replace(
         "        extractor:",
-        f"        record_filter: {{type: CustomRecordFilter, class_name: {PLACE}.Once}}\n"
+        f"        record_filter: {{type: CustomRecordFilter, class_name: {MODULE}.Once}}\n"
         "        extractor:",
     )
     router = """
@@ -139,7 +139,7 @@ def test_state_migration_for_an_older_format_ignores_the_own_state_of_slices(tmp
     """,
     )
     router = "partition_router: {type: ListPartitionRouter, cursor_field: kind, values: [a, b]}"
-    options = MIGRATED.replace("NAME", "Old")
+    options = CURSOR_WITH_MIGRATION.replace("NAME", "Old")
     path = manifest(tmp_path, stream("items", "/items", retriever=router, options=options))
     with serving() as server:
         server.answers(page({"id": 1, "at": "2024-02-03"}))

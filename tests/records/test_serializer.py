@@ -17,15 +17,15 @@ from tap_core.records.prune import pop_deselected_record_properties
 from tap_core.records.serializer import compile_serializer, encode_record
 from tap_core.singerlib.catalog import SelectionMask
 from tap_core.typing.inspect import TypeConformanceLevel
-from tests.records.values import ODD, masks, records, schemas
+from tests.records.values import UNUSUAL_VALUES, masks, records, schemas
 
 LEVELS = list(TypeConformanceLevel)
 RECURSIVE = TypeConformanceLevel.RECURSIVE
 
-EVERYTHING = SelectionMask({(): True})
+SELECT_ALL = SelectionMask({(): True})
 
 
-def make_serializer(schema, mask=EVERYTHING, level=RECURSIVE, unmapped=lambda names: None):
+def make_serializer(schema, mask=SELECT_ALL, level=RECURSIVE, unmapped=lambda names: None):
     return compile_serializer(
         schema=schema,
         mask=mask,
@@ -51,14 +51,18 @@ def encode_step_by_step(record, schema, mask, level):
     st.sampled_from(LEVELS),
     st.booleans(),
 )
-def test_serializer_writes_the_bytes_of_the_separate_steps(rows, schema, crumbs, level, whole):
+def test_serializer_writes_the_bytes_of_the_separate_steps(
+    rows, schema, selection, level, selects_all
+):
     """This holds for any sequence of records: a serializer adapts to the first ones."""
-    mask = SelectionMask({(): True, **({} if whole else crumbs)})
+    mask = SelectionMask({(): True, **({} if selects_all else selection)})
     serializer = make_serializer(schema, mask, level)
     for row in [*rows, *rows]:
-        ours, theirs = copy.deepcopy(row), copy.deepcopy(row)
-        assert serializer(ours) == encode_step_by_step(theirs, schema, mask, level)
-        assert repr(ours) == repr(theirs), "the author sees the same left of his record"
+        our_record, expected_record = copy.deepcopy(row), copy.deepcopy(row)
+        assert serializer(our_record) == encode_step_by_step(expected_record, schema, mask, level)
+        assert repr(our_record) == repr(expected_record), (
+            "both change the author's record in the same way"
+        )
 
 
 @settings(deadline=None)
@@ -75,7 +79,7 @@ def test_record_that_fits_is_encoded_directly_with_the_same_bytes(rows, schema, 
                     body = serializer.encode(other)
                 except UnicodeEncodeError:
                     continue
-                assert body == encode_step_by_step(copy.deepcopy(other), schema, EVERYTHING, level)
+                assert body == encode_step_by_step(copy.deepcopy(other), schema, SELECT_ALL, level)
 
 
 @settings(deadline=None)
@@ -85,7 +89,7 @@ def test_every_body_is_utf_8_json(row, schema, level):
     json.loads(make_serializer(schema, level=level)(row).decode(), parse_float=Decimal)
 
 
-@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize("value", UNUSUAL_VALUES, ids=repr)
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_python_value_can_be_serialized(value, level):
     for schema in ({}, {"type": "object", "properties": {}}, {"type": "array", "items": {}}):
@@ -175,6 +179,6 @@ def test_non_string_keys_are_written_as_json_libraries_do(value):
     definition = {"type": "object", "properties": {"a": {}}, "additionalProperties": True}
     schema = {"properties": {"o": definition}}
     body = make_serializer(schema)({"o": value})
-    assert body == encode_step_by_step({"o": value}, schema, EVERYTHING, RECURSIVE)
+    assert body == encode_step_by_step({"o": value}, schema, SELECT_ALL, RECURSIVE)
     assert b"None" not in body
     assert b"True" not in body

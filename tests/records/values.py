@@ -77,7 +77,7 @@ ZONES = [
 
 NAMES = ["a", "b", "c", "d", "e"]
 
-ODD: list[Any] = [
+UNUSUAL_VALUES: list[Any] = [
     Text("é"),
     Text("\ud800"),
     Level.HIGH,
@@ -124,7 +124,7 @@ scalars = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(),
     st.text(max_size=5),
-    st.sampled_from(ODD),
+    st.sampled_from(UNUSUAL_VALUES),
     st.dates(),
     st.datetimes(timezones=st.none() | st.sampled_from(ZONES)),
 )

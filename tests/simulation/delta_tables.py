@@ -142,7 +142,7 @@ class DeltaTables:
         actions = [_info(None, {"numOutputRows": 1}), _add(path, 1)]
         return self._publish(name, self._versions[name][-1].version + 1, actions)
 
-    def may_go(self, name: str, _how: str) -> bool:
+    def may_act(self, name: str, _action: str) -> bool:
         """Return True if the table can be removed: no commit to it is in progress.
 
         The version of such a commit could be the next one of a new table, too.

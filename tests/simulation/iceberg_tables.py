@@ -227,7 +227,7 @@ class IcebergTables:
         change = _Change((_File(path, 1, path.stat().st_size),), {})
         return self._publish(name, change.on(self._versions[name][-1], next(self._ids)))
 
-    def may_go(self, name: str, _how: str) -> bool:
+    def may_act(self, name: str, _action: str) -> bool:
         """Return True if no write could mistake a table of two versions for the one it has read.
 
         Iceberg compares uuids only if it reads another version than its known one.

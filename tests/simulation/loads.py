@@ -345,7 +345,7 @@ class Schedule:
         at_work = [run for run, process in self._begun.items() if process and not process.is_killed]
         if set(at_work) - self._looked or not self.released:
             return
-        if not self.tables.may_go("t", self.removal):
+        if not self.tables.may_act("t", self.removal):
             return
         self.scheduler.settle()
         self.removed_how = self.removal

@@ -26,7 +26,7 @@ from tests.simulation.spark import (
 
 __all__ = ["ParquetTables"]
 
-_THEIRS = "theirs-"
+_FOREIGN_PREFIX = "foreign-"
 
 
 class ParquetTables:
@@ -54,7 +54,7 @@ class ParquetTables:
             parquet: {
                 "_locked": locked,
                 "F": SimpleNamespace(lit=_NoColumn),
-                "counted": lambda df, _rows: (df, lambda _found: len(df.data)),
+                "counted": lambda df, _rows: (df, lambda _counts: len(df.data)),
                 "row_count": lambda path: len(read_rows(path)),
                 "flush_to_disk": self._sync,
             },
@@ -76,16 +76,16 @@ class ParquetTables:
         folder = self._root / name
         manifest = CommitManifest.read(folder)
         parts = () if manifest is None else manifest.parts
-        theirs = () if not folder.is_dir() else sorted(folder.glob(f"{_THEIRS}*"))
-        files = [*(folder / part for part in parts), *theirs]
+        foreign_files = () if not folder.is_dir() else sorted(folder.glob(f"{_FOREIGN_PREFIX}*"))
+        files = [*(folder / part for part in parts), *foreign_files]
         return [row for file in files for row in read_rows(file)]
 
     def append(self, name: str, row: Row) -> bool:
-        path = self._root / name / f"{_THEIRS}{uuid.uuid4().hex}.parquet"
+        path = self._root / name / f"{_FOREIGN_PREFIX}{uuid.uuid4().hex}.parquet"
         path.write_text(json.dumps(row) + "\n")
         return True
 
-    def may_go(self, name: str, action: str) -> bool:
+    def may_act(self, name: str, action: str) -> bool:
         """Return True if no run is committing. Other tools add files without the lock."""
         return self.exists(name) and (action == "removed" or name not in self._locked)
 
@@ -107,7 +107,9 @@ class ParquetTables:
         folder = self._root / name
         manifest = CommitManifest.read(folder) or CommitManifest()
         known = {"_manifest.json", "_target_spark", *manifest.parts}
-        names = (file_name for file_name in names_in(folder) if not file_name.startswith(_THEIRS))
+        names = (
+            file_name for file_name in names_in(folder) if not file_name.startswith(_FOREIGN_PREFIX)
+        )
         return sorted(set(names) - known)
 
     def check(self, _ref: str) -> None:
@@ -122,7 +124,7 @@ class ParquetTables:
     def write(self, _frame: SimulatedFrame, ref: str) -> None:
         raise AssertionError(ref)
 
-    def _dump(self, document: object, file: Any, **_how: object) -> None:
+    def _dump(self, document: object, file: Any, **_options: object) -> None:
         self._scheduler.step("before the manifest is written")
         text = json.dumps(document)
         file.write(text[: len(text) // 2])

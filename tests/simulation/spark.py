@@ -55,7 +55,7 @@ class Tables(Protocol):
         """Append a row as another tool does; return False if that failed."""
         ...
 
-    def may_go(self, name: str, action: str, /) -> bool:
+    def may_act(self, name: str, action: str, /) -> bool:
         """Return True if the format detects a removal or replacement of the table now."""
         ...
 

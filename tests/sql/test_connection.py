@@ -24,7 +24,7 @@ from tests.postgres import Server
 SECRET = "s3cret/wörd:@"  # characters that a URL must percent-encode
 
 
-def sqlite() -> SQLConnector:
+def make_connector() -> SQLConnector:
     return SQLConnector({"sqlalchemy_url": "sqlite://"})
 
 
@@ -42,15 +42,15 @@ def test_qualified_name_quotes_parts_as_the_dialect_requires():
     quoted = FullyQualifiedName(table="order", schema="public", dialect=DefaultDialect())
     assert quoted == 'public."order"'
     assert FullyQualifiedName(table="order", schema="public") == "public.order"
-    assert sqlite().get_fully_qualified_name('a"b.c', "main") == 'main."a""b.c"'
+    assert make_connector().get_fully_qualified_name('a"b.c', "main") == 'main."a""b.c"'
 
 
 def test_subclass_overrides_the_quoting_of_a_part():
-    class Bracketed(FullyQualifiedName):
+    class BracketedName(FullyQualifiedName):
         def prepare_part(self, part: str) -> str:
             return f"[{part}]"
 
-    assert Bracketed(table="t", schema="s") == "[s].[t]"
+    assert BracketedName(table="t", schema="s") == "[s].[t]"
 
 
 def test_qualified_name_without_parts_is_rejected():
@@ -67,31 +67,31 @@ def test_qualified_name_without_parts_is_rejected():
     ],
 )
 def test_table_name_text_is_split_at_dots(text, parts):
-    assert sqlite().parse_full_table_name(text) == parts
+    assert make_connector().parse_full_table_name(text) == parts
 
 
 def test_table_name_text_with_more_than_three_parts_is_rejected():
     with pytest.raises(ValueError, match="more than three parts"):
-        sqlite().parse_full_table_name("a.b.c.d")
+        make_connector().parse_full_table_name("a.b.c.d")
 
 
 @given(st.text(min_size=1), st.text(), st.text())
 def test_qualified_name_with_special_characters_parses_to_the_same_parts(table, schema, database):
-    connector = sqlite()
+    connector = make_connector()
     name = connector.get_fully_qualified_name(table, schema or None, database or None)
     assert connector.parse_full_table_name(name) == (database or None, schema or None, table)
 
 
 def test_quote_method_is_deprecated():
     with pytest.warns(PendingDeprecationWarning, match="FullyQualifiedName"):
-        assert sqlite().quote("main.a b") == 'main."a b"'
+        assert make_connector().quote("main.a b") == 'main."a b"'
 
 
 # ----------------------------------------------------------------------------- engines
 
 
 def test_engine_is_created_lazily_and_cached():
-    connector = sqlite()
+    connector = make_connector()
     assert connector._cached_engine is None
     assert connector._engine is connector._engine is connector._cached_engine
     assert connector._dialect is connector._engine.dialect
@@ -105,24 +105,24 @@ def test_connector_without_a_url_names_the_missing_setting():
 
 
 def test_dialect_without_json_support_gets_an_engine():
-    class Plain(SQLConnector):
+    class RecordingConnector(SQLConnector):
         calls: list[dict[str, object]] = []
 
-    real = sa.create_engine
+    create_engine = sa.create_engine
 
-    def create(*args, **kwargs):
-        Plain.calls.append(kwargs)
+    def record_and_create(*args, **kwargs):
+        RecordingConnector.calls.append(kwargs)
         if "json_serializer" in kwargs:
             raise TypeError("Invalid argument(s) 'json_serializer'")
-        return real(*args, **kwargs)
+        return create_engine(*args, **kwargs)
 
-    with mock.patch.object(sa, "create_engine", create):
-        assert Plain({"sqlalchemy_url": "sqlite://"})._engine.dialect.name == "sqlite"
-    assert len(Plain.calls) == 2
+    with mock.patch.object(sa, "create_engine", record_and_create):
+        assert RecordingConnector({"sqlalchemy_url": "sqlite://"})._engine.dialect.name == "sqlite"
+    assert len(RecordingConnector.calls) == 2
 
 
 def test_json_columns_keep_every_digit():
-    connector = sqlite()
+    connector = make_connector()
     table = sa.Table("t", sa.MetaData(), sa.Column("j", sa.JSON))
     with connector._engine.begin() as connection:
         table.create(connection)
@@ -131,13 +131,13 @@ def test_json_columns_keep_every_digit():
 
 
 def test_connections_use_stream_results():
-    with sqlite()._connect() as connection:
+    with make_connector()._connect() as connection:
         assert connection.get_execution_options()["stream_results"] is True
         assert connection.execute(sa.text("select 1")).scalar() == 1
 
 
 def test_deprecated_connection_methods_work_and_warn():
-    connector = sqlite()
+    connector = make_connector()
     with pytest.warns(PendingDeprecationWarning, match="create_sqlalchemy_engine"):
         assert connector.create_sqlalchemy_engine() is connector._engine
     with pytest.warns(PendingDeprecationWarning, match="create_sqlalchemy_connection"):
@@ -150,17 +150,17 @@ def test_deprecated_connection_methods_work_and_warn():
 
 
 def test_connector_uses_the_sqlconnector_logger():
-    assert sqlite().logger.name == "sqlconnector"
+    assert make_connector().logger.name == "sqlconnector"
 
 
 # ------------------------------------------------------------------ unreachable databases
 
 
-def whole_text(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error) + repr(error.__dict__)
 
 
-def forms_of_secret() -> list[str]:
+def list_secret_forms() -> list[str]:
     url = sa.URL.create("x", "u", SECRET, "h").render_as_string(hide_password=False)
     return [SECRET, url.split(":", 2)[2].rpartition("@")[0]]
 
@@ -178,10 +178,10 @@ def test_refused_connection_error_names_host_and_database_but_not_the_password()
         assert str(caught.value).startswith(
             "No connection to database 'shop' at 127.0.0.1:1 (postgresql): "
         )
-        assert not any(form in whole_text(caught.value) for form in forms_of_secret())
+        assert not any(form in format_error(caught.value) for form in list_secret_forms())
     assert isinstance(caught.value, ConfigurationError)
     assert isinstance(caught.value, sa.exc.OperationalError)
-    assert not any(form in repr(connector._engine) for form in forms_of_secret())
+    assert not any(form in repr(connector._engine) for form in list_secret_forms())
 
 
 @pytest.mark.parametrize("password", [SECRET, "q7"])
@@ -189,18 +189,18 @@ def test_password_in_a_driver_error_is_redacted(password):
     def connect():
         raise sqlite3.OperationalError(f"cannot log in with {password}\nat all")
 
-    class Own(SQLConnector):
+    class FailingConnector(SQLConnector):
         def create_engine(self) -> sa.Engine:
             engine = sa.create_engine("sqlite://", creator=connect)
             engine.url = sa.URL.create("sqlite", password=password)
             return engine
 
-    with pytest.raises(DatabaseUnreachableError) as caught, Own()._connect():
+    with pytest.raises(DatabaseUnreachableError) as caught, FailingConnector()._connect():
         pass
     assert str(caught.value) == (
         "No connection to database '' at this machine (sqlite): cannot log in with *** at all"
     )
-    assert password not in whole_text(caught.value)
+    assert password not in format_error(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_error_of_an_unparsable_url_does_not_show_the_url(url):
     connector = SQLConnector({"sqlalchemy_url": url})
     with pytest.raises(ConfigurationError, match="percent-encoded") as caught:
         connector.discover_catalog_entries()
-    assert SECRET not in whole_text(caught.value)
+    assert SECRET not in format_error(caught.value)
     assert caught.value.__suppress_context__
 
 
@@ -226,18 +226,18 @@ def test_unknown_dialect_is_named_in_the_error():
 
 
 def test_error_of_an_overridden_create_engine_does_not_show_the_url():
-    class OfUrl(SQLConnector):
+    class InvalidUrlConnector(SQLConnector):
         def create_engine(self) -> sa.Engine:
             return sa.create_engine(self.config["address"])
 
-    class OfArguments(SQLConnector):
+    class InvalidArgumentConnector(SQLConnector):
         def create_engine(self) -> sa.Engine:
             raise sa.exc.ArgumentError("an odd argument")
 
     with pytest.raises(ConfigurationError, match="percent-encoded"):
-        _ = OfUrl({"address": f"no url with {SECRET}"})._engine
+        _ = InvalidUrlConnector({"address": f"no url with {SECRET}"})._engine
     with pytest.raises(sa.exc.ArgumentError, match="an odd argument"):
-        _ = OfArguments()._engine
+        _ = InvalidArgumentConnector()._engine
 
 
 def test_create_engine_may_return_any_object():
@@ -249,25 +249,30 @@ def test_create_engine_may_return_any_object():
 
 
 def test_statement_error_is_raised_unchanged():
-    with pytest.raises(sa.exc.OperationalError) as caught, sqlite()._connect() as connection:
+    with (
+        pytest.raises(sa.exc.OperationalError) as caught,
+        make_connector()._connect() as connection,
+    ):
         connection.execute(sa.text("select * from nowhere"))
     assert not isinstance(caught.value, DatabaseUnreachableError)
 
 
 def test_server_error_for_a_wrong_password_is_reported_without_the_password(postgres: Server):
     with postgres.database() as database:
-        wrong = database.url.replace(database.password, "not-the-password")
-        with pytest.raises(DatabaseUnreachableError, match="password authentication failed") as e:
-            SQLConnector({"sqlalchemy_url": wrong}).discover_catalog_entries()
-    assert "not-the-password" not in whole_text(e.value)
-    assert database.name in str(e.value)
+        wrong_url = database.url.replace(database.password, "not-the-password")
+        with pytest.raises(
+            DatabaseUnreachableError, match="password authentication failed"
+        ) as caught:
+            SQLConnector({"sqlalchemy_url": wrong_url}).discover_catalog_entries()
+    assert "not-the-password" not in format_error(caught.value)
+    assert database.name in str(caught.value)
 
 
 def test_missing_sqlalchemy_is_named_with_its_extra() -> None:
     """Python raises the same error for None in ``sys.modules`` as for a missing package."""
     program = "import sys; sys.modules['sqlalchemy'] = None; from tap_core import SQLTap"
     command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert ended.stderr.splitlines()[-1] == (
+    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert process.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: SQL taps and targets need SQLAlchemy: pip install 'tap-core-sdk[sql]'"
     )

@@ -18,7 +18,7 @@ ALL_HAVE_BEGUN = threading.Barrier(PARTITIONS)
 
 
 class Rows(Stream):
-    """Four sorted partitions, then the behaviour of the setting ``ends``."""
+    """Four sorted partitions, then the behaviour of the setting ``mode``."""
 
     name = "a"
     primary_keys = ("p", "id")
@@ -33,22 +33,22 @@ class Rows(Stream):
     STATE_MSG_FREQUENCY = 1_000
 
     def get_records(self, context):
-        ends, partition = self.config["ends"], context["p"]
+        mode, partition = self.config["mode"], context["p"]
         try:
             for number in range(3):
                 yield {"id": number}
-            if ends == "failing":
+            if mode == "failing":
                 ALL_HAVE_BEGUN.wait(LONG)
-            if ends == "asking":
+            if mode == "requesting":
                 requests.get(self.config["url"], timeout=LONG)
-            if ends == "sleeping" or (ends == "failing" and partition):
+            if mode == "sleeping" or (mode == "failing" and partition):
                 for _ in range(LONG * 100):
                     time.sleep(0.01)
                     yield {"id": 3}
-            if ends == "failing":
+            if mode == "failing":
                 raise RuntimeError("the source is on fire")
             number = 3
-            while ends == "writing" or number < 2_000:
+            while mode == "writing" or number < 2_000:
                 yield {"id": number, "text": "x" * (number % 997)}
                 number += 1
         finally:
@@ -72,7 +72,7 @@ class ParallelTap(Tap):
     name = "tap-parallel"
     config_jsonschema = {
         "properties": {
-            "ends": {"type": "string"},
+            "mode": {"type": "string"},
             "url": {"type": "string"},
             "grace_seconds": {"type": "number"},
         }

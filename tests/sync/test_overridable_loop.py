@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
-from tests.records.values import ODD, masks, records, schemas, streams
+from tests.records.values import UNUSUAL_VALUES, masks, records, schemas, streams
 from tests.sync.syncing import (
     DATETIME,
     INTEGER,
@@ -43,7 +43,7 @@ ROWS = [
         "at": f"2024-01-{n % 27 + 1:02}T00:00:00Z",
         "n": n % 7,
         "o": {"x": n, "deep": {"y": "y", "z": str(n)}},
-        "odd": ODD[n % len(ODD)],
+        "odd": UNUSUAL_VALUES[n % len(UNUSUAL_VALUES)],
         "extra": n,
     }
     for n in range(60)

@@ -21,16 +21,16 @@ from tests.sync.syncing import count_records, parse_messages, read_counts, selec
 
 ROOT = Path(__file__).resolve().parents[2]
 TAPS = Path(__file__).with_name("parallel_taps.py")
-LONG = 60
+TIMEOUT = 60
 PARTITIONS = range(4)
 
 
 @contextmanager
-def running(folder: Path, ends: str, **config: Any):
-    """Start a tap with this setting ``ends``, with its output on a pipe."""
+def run_tap(folder: Path, mode: str, **config: Any):
+    """Start a tap with this setting ``mode``; its output is a pipe."""
     path = folder / "config.json"
-    path.write_text(json.dumps({"ends": ends, **config}))
-    tap = subprocess.Popen(
+    path.write_text(json.dumps({"mode": mode, **config}))
+    process = subprocess.Popen(
         [sys.executable, str(TAPS), "--config", str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -38,31 +38,31 @@ def running(folder: Path, ends: str, **config: Any):
         cwd=folder,
     )
     try:
-        yield tap
+        yield process
     finally:
-        tap.kill()
-        tap.wait()
-        tap.stdout.close()
-        tap.stderr.close()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
 
 
-def read_until(tap: subprocess.Popen[bytes], ready) -> bytes:
-    """Read a tap's output until ``ready`` returns True."""
+def read_until(process: subprocess.Popen[bytes], is_complete) -> bytes:
+    """Read a tap's output until ``is_complete`` returns True."""
     output = b""
-    while not ready(output):
-        block = os.read(tap.stdout.fileno(), 1 << 16)
-        assert block, tap.stderr.read().decode()
+    while not is_complete(output):
+        block = os.read(process.stdout.fileno(), 1 << 16)
+        assert block, process.stderr.read().decode()
         output += block
     return output
 
 
-def all_have_begun(output: bytes) -> bool:
+def have_all_started(output: bytes) -> bool:
     return all(b'"id":2,"p":%d}' % partition in output for partition in PARTITIONS)
 
 
-def end(tap: subprocess.Popen[bytes], before: bytes) -> tuple[list[dict[str, Any]], str]:
+def finish(process: subprocess.Popen[bytes], before: bytes) -> tuple[list[dict[str, Any]], str]:
     """Read the remaining output; check that its lines are complete and match the log's counts."""
-    out, err = tap.communicate(timeout=LONG)
+    out, err = process.communicate(timeout=TIMEOUT)
     messages, log = parse_messages(before + out), err.decode()
     assert read_counts(log) == count_records(messages)
     return messages, log
@@ -87,13 +87,13 @@ def check_unfinished(messages: list[dict[str, Any]]) -> dict[int, int]:
     return bookmarks
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_stops_all_threads_at_their_next_record(tmp_path, number):
-    with running(tmp_path, "sleeping") as tap:
-        before = read_until(tap, all_have_begun)
-        tap.send_signal(number)
-        messages, stderr = end(tap, before)
-        assert tap.returncode == 0
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_stops_all_threads_at_their_next_record(tmp_path, signal_number):
+    with run_tap(tmp_path, "sleeping") as process:
+        before = read_until(process, have_all_started)
+        process.send_signal(signal_number)
+        messages, stderr = finish(process, before)
+        assert process.returncode == 0
     bookmarks = check_unfinished(messages)
     assert all(value >= 2 for value in bookmarks.values())
     for partition in PARTITIONS:
@@ -101,13 +101,13 @@ def test_signal_stops_all_threads_at_their_next_record(tmp_path, number):
     assert "Traceback" not in stderr
 
 
-@pytest.mark.parametrize("least", [10_000, 1_234_567])
-def test_signal_while_threads_write_truncates_no_line(tmp_path, least):
-    with running(tmp_path, "writing") as tap:
-        before = read_until(tap, lambda output: len(output) > least)
-        tap.terminate()
-        messages, _ = end(tap, before)
-        assert tap.returncode == 0
+@pytest.mark.parametrize("min_bytes", [10_000, 1_234_567])
+def test_signal_while_threads_write_truncates_no_line(tmp_path, min_bytes):
+    with run_tap(tmp_path, "writing") as process:
+        before = read_until(process, lambda output: len(output) > min_bytes)
+        process.terminate()
+        messages, _ = finish(process, before)
+        assert process.returncode == 0
     check_unfinished(messages)
 
 
@@ -119,43 +119,43 @@ def silent_server():
 
 
 def test_signal_does_not_wait_for_a_pending_response(tmp_path):
-    with silent_server() as url, running(tmp_path, "asking", url=url) as tap:
-        before = read_until(tap, all_have_begun)
-        tap.terminate()
-        messages, stderr = end(tap, before)
-        assert tap.returncode == 0
+    with silent_server() as url, run_tap(tmp_path, "requesting", url=url) as process:
+        before = read_until(process, have_all_started)
+        process.terminate()
+        messages, stderr = finish(process, before)
+        assert process.returncode == 0
     assert set(check_unfinished(messages).values()) == {2}
     assert "still wait for a response" in stderr
 
 
 def test_second_signal_ends_the_tap_immediately(tmp_path):
     """It does not wait for the response, for which the tap otherwise waits some seconds."""
-    patient = {"grace_seconds": 10 * LONG}
-    with silent_server() as url, running(tmp_path, "asking", url=url, **patient) as tap:
-        read_until(tap, all_have_begun)
-        deliver(tap, signal.SIGTERM)
+    options = {"grace_seconds": 10 * TIMEOUT}
+    with silent_server() as url, run_tap(tmp_path, "requesting", url=url, **options) as process:
+        read_until(process, have_all_started)
+        deliver(process, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
-            tap.wait(2)
-        tap.terminate()
-        tap.communicate(timeout=LONG)
-        assert tap.returncode == 1
+            process.wait(2)
+        process.terminate()
+        process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 1
 
 
 def test_second_signal_ends_threads_blocked_on_a_full_pipe(tmp_path):
-    with running(tmp_path, "writing") as tap:
-        read_until(tap, lambda output: b'"id":0' in output)
-        wait_until_full(tap.stdout)
-        deliver(tap, signal.SIGTERM)
+    with run_tap(tmp_path, "writing") as process:
+        read_until(process, lambda output: b'"id":0' in output)
+        wait_until_full(process.stdout)
+        deliver(process, signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
-            tap.wait(2)
-        tap.terminate()
-        assert tap.wait(LONG) == 1
+            process.wait(2)
+        process.terminate()
+        assert process.wait(TIMEOUT) == 1
 
 
 def test_failing_partition_stops_the_others_and_is_named(tmp_path):
-    with running(tmp_path, "failing") as tap:
-        messages, stderr = end(tap, b"")
-        assert tap.returncode == 1
+    with run_tap(tmp_path, "failing") as process:
+        messages, stderr = finish(process, b"")
+        assert process.returncode == 1
     bookmarks = check_unfinished(messages)
     assert bookmarks[0] == 2
     assert "Stream 'a', {'p': 0}: RuntimeError: the source is on fire" in stderr
@@ -164,26 +164,26 @@ def test_failing_partition_stops_the_others_and_is_named(tmp_path):
 
 
 def test_closed_output_pipe_ends_the_tap_without_a_traceback(tmp_path):
-    with running(tmp_path, "writing") as tap:
-        read_until(tap, lambda output: b'"id":0' in output)
-        tap.stdout.close()
-        stderr = tap.stderr.read().decode()
-        assert tap.wait(LONG) == 1
+    with run_tap(tmp_path, "writing") as process:
+        read_until(process, lambda output: b'"id":0' in output)
+        process.stdout.close()
+        stderr = process.stderr.read().decode()
+        assert process.wait(TIMEOUT) == 1
     assert "Traceback" not in stderr
     assert "BrokenPipe" not in stderr
 
 
 def test_slow_reader_gets_complete_lines_and_no_thread_is_left(tmp_path):
-    with running(tmp_path, "soon") as tap:
+    with run_tap(tmp_path, "finishing") as process:
         blocks = []
-        while block := os.read(tap.stdout.fileno(), 1 << 12):
+        while block := os.read(process.stdout.fileno(), 1 << 12):
             blocks.append(block)
-        stderr = tap.stderr.read().decode()
-        assert tap.wait(LONG) == 0, stderr
+        stderr = process.stderr.read().decode()
+        assert process.wait(TIMEOUT) == 0, stderr
     messages = parse_messages(b"".join(blocks))
     assert len(select_messages(messages, "RECORD", "a")) == 2_000 * len(PARTITIONS)
     assert select_messages(messages, "RECORD", "b")[0]["record"] == {"id": 0}, (
-        "threads that are left"
+        "the number of remaining threads"
     )
     partitions = messages[-1]["value"]["bookmarks"]["a"]["partitions"]
     assert partitions == [

@@ -23,7 +23,7 @@ from tap_core.mapper import PluginMapper, RemoveRecordTransform, SameRecordTrans
 from tap_core.singerlib.catalog import Catalog
 from tap_core.sync.plan import get_plan
 from tap_core.typing.inspect import TypeConformanceLevel
-from tests.records.values import ODD
+from tests.records.values import UNUSUAL_VALUES
 from tests.sync.syncing import (
     DATETIME,
     INTEGER,
@@ -55,7 +55,7 @@ ROWS = [
         "b": (True, False, 1, None)[n % 4],
         "o": ({"x": 1.5, "y": "z"}, {"x": math.nan}, None)[n % 3],
         "tags": ["a", str(n)],
-        "odd": ODD[n % len(ODD)],
+        "odd": UNUSUAL_VALUES[n % len(UNUSUAL_VALUES)],
         "extra": n,
     }
     for n in range(60)

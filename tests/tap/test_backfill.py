@@ -1,4 +1,4 @@
-"""Backfill of a range: ``--from`` and ``--to`` read each kind of stream, and move no state."""
+"""Backfill of a range: ``--from`` and ``--to`` read each kind of stream, and change no state."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tap_core.sync.backfill import begin_backfill
 from tests.http.server import Reply, Server, serving
 from tests.incremental.apis import Api, make_dated_records, make_stream_class
 from tests.manifest.running import list_paths, manifest
-from tests.manifest.running import stream as declared
+from tests.manifest.running import stream as declare_stream
 from tests.sync.syncing import DATETIME, INTEGER, Output, make, schema, stream, with_hook
 
-SAVED = {
+SAVED_STATE = {
     "bookmarks": {
         "orders": {"replication_key": "at", "replication_key_value": "2026-03-01T00:00:00Z"},
         "other": {"replication_key": "n", "replication_key_value": 12345678901234567890},
@@ -31,7 +31,7 @@ SAVED = {
     "currently_syncing": "orders",
 }
 JANUARY = ReadRange("2026-01-01", "2026-02-01")
-TIMES = make_dated_records(
+RECORDS = make_dated_records(
     "2025-12-31T23:59:59.999999Z",
     "2026-01-01T00:00:00Z",
     "2026-01-01T00:30:00+01:00",  # in December
@@ -39,7 +39,7 @@ TIMES = make_dated_records(
     "2026-01-31T23:59:59.999999Z",
     "2026-02-01T00:00:00Z",
 )
-IN_JANUARY = [2, 4, 5]
+JANUARY_IDS = [2, 4, 5]
 ORDERS = {"replication_key": "at", "schema": schema(id=INTEGER, at=DATETIME)}
 CURSOR = """
 incremental_sync:
@@ -55,23 +55,25 @@ incremental_sync:
 """
 
 
-def backfill(*kinds: Any, read: ReadRange = JANUARY, state: Any = SAVED, **options: Any) -> Output:
+def run_backfill(
+    *stream_classes: Any, bounds: ReadRange = JANUARY, state: Any = SAVED_STATE, **options: Any
+) -> Output:
     output = Output()
-    tap = make(*kinds, output=output, **options)
-    begin_backfill(tap, read, state)
+    tap = make(*stream_classes, output=output, **options)
+    begin_backfill(tap, bounds, state)
     tap.sync_all()
     return output
 
 
-def ids(output: Output, name: str | None = None) -> list[Any]:
+def get_ids(output: Output, name: str | None = None) -> list[Any]:
     return [record["id"] for record in output.records(name)]
 
 
 def run_command(tap: type[Tap], *arguments: object) -> int:
     try:
-        tap.get_singer_command().main([str(word) for word in arguments])
-    except SystemExit as ended:
-        return int(ended.code or 0)
+        tap.get_singer_command().main([str(argument) for argument in arguments])
+    except SystemExit as error:
+        return int(error.code or 0)
     return 0
 
 
@@ -79,7 +81,7 @@ def read_lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def read_rows(lines: list[dict[str, Any]]) -> list[Any]:
+def list_record_ids(lines: list[dict[str, Any]]) -> list[Any]:
     return [line["record"]["id"] for line in lines if line["type"] == "RECORD"]
 
 
@@ -92,97 +94,104 @@ def server():
 # Any stream with a replication key
 
 
-@pytest.mark.parametrize("path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"])
-def test_range_contains_its_start_and_not_its_end(path: Any) -> None:
+@pytest.mark.parametrize("on_path", [lambda kind: kind, with_hook], ids=["compiled", "hooked"])
+def test_range_contains_its_start_and_not_its_end(on_path: Any) -> None:
     """Values are compared as points in time, also with different offsets."""
-    assert ids(backfill(path(stream("orders", TIMES, **ORDERS)))) == IN_JANUARY
+    assert get_ids(run_backfill(on_path(stream("orders", RECORDS, **ORDERS)))) == JANUARY_IDS
 
 
 def test_bounds_may_have_an_offset() -> None:
-    output = backfill(
-        stream("orders", TIMES, **ORDERS),
-        read=ReadRange("2026-01-01T00:00:00+01:00", "2026-02-01T00:00:00+01:00"),
+    output = run_backfill(
+        stream("orders", RECORDS, **ORDERS),
+        bounds=ReadRange("2026-01-01T00:00:00+01:00", "2026-02-01T00:00:00+01:00"),
     )
-    assert ids(output) == [1, 2, 3]
+    assert get_ids(output) == [1, 2, 3]
 
 
 def test_range_without_an_end_reads_to_the_last_record() -> None:
-    assert ids(backfill(stream("orders", TIMES, **ORDERS), read=ReadRange("2026-01-01"))) == [
-        *(2, 4, 5, 6)
-    ]
+    assert get_ids(
+        run_backfill(stream("orders", RECORDS, **ORDERS), bounds=ReadRange("2026-01-01"))
+    ) == [*(2, 4, 5, 6)]
 
 
 def test_get_records_starts_at_the_range_and_not_at_bookmark_or_start_date() -> None:
     starts: list[Any] = []
 
-    def pull(output: Any, _context: Any) -> Any:
-        starts.append(output.get_starting_replication_key_value(None))
-        starts.append(output.get_starting_timestamp(None).isoformat())
-        return iter(TIMES)
+    def get_records(self: Any, _context: Any) -> Any:
+        starts.append(self.get_starting_replication_key_value(None))
+        starts.append(self.get_starting_timestamp(None).isoformat())
+        return iter(RECORDS)
 
-    output = backfill(stream("orders", pull, **ORDERS), config={"start_date": "2026-01-20"})
+    output = run_backfill(
+        stream("orders", get_records, **ORDERS), config={"start_date": "2026-01-20"}
+    )
     assert starts == ["2026-01-01", "2026-01-01T00:00:00+00:00"]
-    assert ids(output) == IN_JANUARY
+    assert get_ids(output) == JANUARY_IDS
 
 
 @pytest.mark.parametrize("is_sorted", [True, False])
 def test_every_state_is_the_saved_state_unchanged(is_sorted: bool) -> None:
     """A state precedes the first row, so that a target stores no other state with the rows."""
     rows = make_dated_records("2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")
-    kind = stream("orders", rows, **ORDERS, is_sorted=is_sorted, STATE_MSG_FREQUENCY=1)
-    messages = backfill(kind).messages
+    stream_class = stream("orders", rows, **ORDERS, is_sorted=is_sorted, STATE_MSG_FREQUENCY=1)
+    messages = run_backfill(stream_class).messages
     assert [messages[0]["type"], messages[-1]["type"]] == ["STATE", "STATE"]
-    assert all(message["value"] == SAVED for message in messages if message["type"] == "STATE")
+    assert all(
+        message["value"] == SAVED_STATE for message in messages if message["type"] == "STATE"
+    )
 
 
 def test_without_a_saved_state_no_state_is_written() -> None:
-    kind = stream("orders", TIMES, **ORDERS, STATE_MSG_FREQUENCY=1)
-    assert backfill(kind, state=None).states == []
+    stream_class = stream("orders", RECORDS, **ORDERS, STATE_MSG_FREQUENCY=1)
+    assert run_backfill(stream_class, state=None).states == []
 
 
 def test_state_that_the_tap_writes_itself_is_replaced() -> None:
-    def pull(output: Any, _context: Any) -> Any:
-        output._tap.state_writer.write_state({"bookmarks": {"orders": {"mine": 1}}})
-        yield from TIMES
+    def get_records(self: Any, _context: Any) -> Any:
+        self._tap.state_writer.write_state({"bookmarks": {"orders": {"mine": 1}}})
+        yield from RECORDS
 
-    assert all(state == SAVED for state in backfill(stream("orders", pull, **ORDERS)).states)
+    assert all(
+        state == SAVED_STATE
+        for state in run_backfill(stream("orders", get_records, **ORDERS)).states
+    )
 
 
-def test_failed_backfill_leaves_the_state() -> None:
-    def pull(_stream: Any, _context: Any) -> Any:
-        yield TIMES[1]
+def test_failed_backfill_does_not_change_the_state() -> None:
+    def get_records(_self: Any, _context: Any) -> Any:
+        yield RECORDS[1]
         raise ZeroDivisionError
 
     output = Output()
-    tap = make(stream("orders", pull, **ORDERS), output=output)
-    begin_backfill(tap, JANUARY, SAVED)
+    tap = make(stream("orders", get_records, **ORDERS), output=output)
+    begin_backfill(tap, JANUARY, SAVED_STATE)
     with pytest.raises(ZeroDivisionError):
         tap.sync_all()
     assert output.states
-    assert all(state == SAVED for state in output.states)
+    assert all(state == SAVED_STATE for state in output.states)
 
 
 def test_numeric_keys_have_numeric_ranges() -> None:
     rows = [{"id": n, "n": n} for n in (9, 10, 19, 20, 100)]
-    kind = stream("counts", rows, replication_key="n", schema=schema(id=INTEGER, n=INTEGER))
-    assert ids(backfill(kind, read=ReadRange("10", "20"))) == [10, 19]
-    assert ids(backfill(kind, read=ReadRange("9.5", "19.5"))) == [10, 19]
+    stream_class = stream("counts", rows, replication_key="n", schema=schema(id=INTEGER, n=INTEGER))
+    assert get_ids(run_backfill(stream_class, bounds=ReadRange("10", "20"))) == [10, 19]
+    assert get_ids(run_backfill(stream_class, bounds=ReadRange("9.5", "19.5"))) == [10, 19]
 
 
 def test_each_partition_is_read_from_the_start_of_the_range() -> None:
-    kind = stream("orders", TIMES, **ORDERS, partitions=[{"shop": 1}, {"shop": 2}])
-    assert ids(backfill(kind)) == IN_JANUARY * 2
+    stream_class = stream("orders", RECORDS, **ORDERS, partitions=[{"shop": 1}, {"shop": 2}])
+    assert get_ids(run_backfill(stream_class)) == JANUARY_IDS * 2
 
 
 def test_stream_without_a_range_is_named_and_not_read(caplog: pytest.LogCaptureFixture) -> None:
     """These are streams without a replication key, or with a key of another type than the range."""
-    kinds = (
-        stream("orders", TIMES, **ORDERS),
+    stream_classes = (
+        stream("orders", RECORDS, **ORDERS),
         stream("plain", [{"id": 7}]),
         stream("counts", [{"id": 8, "n": 1}], replication_key="n"),
-        stream("unselected", TIMES, **ORDERS, selected_by_default=False),
+        stream("unselected", RECORDS, **ORDERS, selected_by_default=False),
     )
-    output = backfill(*kinds)
+    output = run_backfill(*stream_classes)
     assert {message["stream"] for message in output.select("SCHEMA")} == {"orders"}
     assert "'plain' is not read in the backfill: it is not read by a replication key" in caplog.text
     assert "'counts' is not read in the backfill: its replication key 'n' cannot" in caplog.text
@@ -190,8 +199,8 @@ def test_stream_without_a_range_is_named_and_not_read(caplog: pytest.LogCaptureF
 
 
 def test_record_with_a_null_key_is_in_no_range(caplog: pytest.LogCaptureFixture) -> None:
-    output = backfill(stream("orders", [{"id": 1, "at": None}, TIMES[1]], **ORDERS))
-    assert ids(output) == [2]
+    output = run_backfill(stream("orders", [{"id": 1, "at": None}, RECORDS[1]], **ORDERS))
+    assert get_ids(output) == [2]
     assert "without a usable replication key value are not written" in caplog.text
 
 
@@ -199,7 +208,7 @@ def test_children_of_records_after_the_range_are_read() -> None:
     """A child's record in the range may belong to a parent that has changed since."""
     parent = stream(
         "orders",
-        TIMES,
+        RECORDS,
         **ORDERS,
         get_child_context=lambda _self, record, context: {"order": record["id"]},
     )
@@ -210,9 +219,9 @@ def test_children_of_records_after_the_range_are_read() -> None:
         parent_stream_type=parent,
         state_partitioning_keys=[],
     )
-    output = backfill(parent, child)
-    assert ids(output, "orders") == IN_JANUARY
-    assert 6 in ids(output, "lines")
+    output = run_backfill(parent, child)
+    assert get_ids(output, "orders") == JANUARY_IDS
+    assert 6 in get_ids(output, "lines")
 
 
 # HTTP streams with windows, and manifests
@@ -225,17 +234,19 @@ def test_windows_cover_only_the_range(server: Server) -> None:
         make_dated_records("2022-12-01T00:00:00Z", "2022-12-05T00:00:00Z", "2023-01-07T00:00:00Z"),
     )
     steps = {"step": "P5D", "cursor_granularity": "PT1S"}
-    read = ReadRange("2022-12-01", "2022-12-05")
-    saved = {"bookmarks": {"articles": {"replication_key": "at", "replication_key_value": "x"}}}
-    output = backfill(
-        make_stream_class(**steps), read=read, state=saved, config={"url": server.url}
+    bounds = ReadRange("2022-12-01", "2022-12-05")
+    saved_state = {
+        "bookmarks": {"articles": {"replication_key": "at", "replication_key_value": "x"}}
+    }
+    output = run_backfill(
+        make_stream_class(**steps), bounds=bounds, state=saved_state, config={"url": server.url}
     )
     assert api.requests == ["2022-12-01T00:00:00Z..2022-12-05T00:00:00Z"]
-    assert ids(output) == [1]
-    assert output.states[-1] == saved
+    assert get_ids(output) == [1]
+    assert output.states[-1] == saved_state
     server.requests.clear()
-    backfill(
-        make_stream_class(), read=ReadRange("2023-02-01"), state=None, config={"url": server.url}
+    run_backfill(
+        make_stream_class(), bounds=ReadRange("2023-02-01"), state=None, config={"url": server.url}
     )
     assert api.requests == ["2023-02-01T00:00:00Z..2023-02-05T00:00:00Z"]
 
@@ -243,31 +254,31 @@ def test_windows_cover_only_the_range(server: Server) -> None:
 def test_manifest_is_read_in_the_range(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    days = [{"id": day, "at": f"2026-01-{day:02}"} for day in range(1, 32)]
+    records = [{"id": day, "at": f"2026-01-{day:02}"} for day in range(1, 32)]
     server.answers_by(
         lambda request: Reply(
             {
                 "data": [
-                    d
-                    for d in days
-                    if request.query["since"][0] <= d["at"] <= request.query["until"][0]
+                    record
+                    for record in records
+                    if request.query["since"][0] <= record["at"] <= request.query["until"][0]
                 ]
             }
         )
     )
-    path = manifest(tmp_path, declared("items", "/items", options=CURSOR))
-    saved = {
+    path = manifest(tmp_path, declare_stream("items", "/items", options=CURSOR))
+    saved_state = {
         "bookmarks": {"items": {"replication_key": "at", "replication_key_value": "2026-02-20"}}
     }
     (config := tmp_path / "config.json").write_text(json.dumps({"url": server.url}))
-    (state := tmp_path / "state.json").write_text(json.dumps(saved))
+    (state := tmp_path / "state.json").write_text(json.dumps(saved_state))
     arguments = ["--manifest", path, "--config", config, "--state", state, "--from", "2026-01-03"]
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exc_info:
         run_tap_manifest([*map(str, arguments), "--to", "2026-01-15"])
-    assert not ended.value.code
+    assert not exc_info.value.code
     lines = read_lines(capsys)
-    assert read_rows(lines) == list(range(3, 15))
-    assert all(line["value"] == saved for line in lines if line["type"] == "STATE")
+    assert list_record_ids(lines) == list(range(3, 15))
+    assert all(line["value"] == saved_state for line in lines if line["type"] == "STATE")
     assert list_paths(server) == [
         "/items?since=2026-01-03&until=2026-01-12",
         "/items?since=2026-01-13&until=2026-01-15",
@@ -277,7 +288,7 @@ def test_manifest_is_read_in_the_range(
 # SQL streams
 
 
-class Table(SQLStream):
+class RecordedTableStream(SQLStream):
     connector_class = SQLConnector
     queries: list[str] = []
 
@@ -289,14 +300,14 @@ class Table(SQLStream):
 
 class TapTables(SQLTap):
     name = "tap-tables"
-    default_stream_class = Table
+    default_stream_class = RecordedTableStream
     config_jsonschema = th.PropertiesList(
         th.Property("sqlalchemy_url", th.StringType, required=True)
     ).to_dict()
 
 
-def read_range(folder: Path, rows: list[Any], key: str, start: str, end: str) -> dict[str, Any]:
-    """Run a backfill of a table `events` with these rows; return the state of its beginning."""
+def backfill_table(folder: Path, rows: list[Any], key: str, start: str, end: str) -> dict[str, Any]:
+    """Run a backfill of a table `events` with these rows; return the state before the run."""
     with sqlite3.connect(folder / "data.db") as connection:
         connection.execute("create table events (id integer primary key, at datetime, day date)")
         connection.executemany("insert into events values (?, ?, ?)", rows)
@@ -313,7 +324,7 @@ def read_range(folder: Path, rows: list[Any], key: str, start: str, end: str) ->
     for name, content in files.items():
         (path := folder / f"{name}.json").write_text(json.dumps(content))
         arguments += [f"--{name}", path]
-    Table.queries.clear()
+    RecordedTableStream.queries.clear()
     assert run_command(TapTables, *arguments, "--from", start, *(["--to", end] if end else [])) == 0
     return files["state"]
 
@@ -344,12 +355,12 @@ def test_table_is_read_by_a_query_of_the_range(
         (4, "2026-02-01 00:00:00.000000", "2026-02-01"),
         (5, None, None),
     ]
-    state = read_range(tmp_path, rows, key, start, end)
+    state = backfill_table(tmp_path, rows, key, start, end)
     lines = read_lines(capsys)
-    assert sorted(read_rows(lines)) == expected
+    assert sorted(list_record_ids(lines)) == expected
     assert [line["value"] for line in lines if line["type"] == "STATE"][-1] == state
-    assert all(f"{key} >=" in query for query in Table.queries)
-    assert all((" <= " in query) is bool(end) for query in Table.queries)
+    assert all(f"{key} >=" in query for query in RecordedTableStream.queries)
+    assert all((" <= " in query) is bool(end) for query in RecordedTableStream.queries)
 
 
 @pytest.mark.parametrize(
@@ -365,17 +376,17 @@ def test_table_is_read_by_a_query_of_the_range(
         ),
     ],
 )
-def test_range_of_a_sqlite_table_is_that_of_the_offset_of_its_rows(
+def test_range_is_compared_with_sqlite_rows_of_any_offset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], offset: str
 ) -> None:
     rows = [(hour, f"2026-01-02T{hour}:00:00{offset}", None) for hour in (10, 11, 12, 13)]
     start, end = (f"2026-01-02T{hour}:00:00{offset}" for hour in (11, 13))
-    utc = [
+    utc_bounds = [
         datetime.fromisoformat(value.replace("Z", "+00:00")).astimezone(timezone.utc).isoformat()
         for value in (start, end)
     ]
-    read_range(tmp_path, rows, "at", *utc)
-    assert sorted(read_rows(read_lines(capsys))) == [11, 12]
+    backfill_table(tmp_path, rows, "at", *utc_bounds)
+    assert sorted(list_record_ids(read_lines(capsys))) == [11, 12]
 
 
 # The options

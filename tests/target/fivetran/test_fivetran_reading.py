@@ -52,7 +52,7 @@ TYPES = {
     "json": (DataType.JSON, "string", '{"a": 1}', '{"a": 1}'),
     "time.of day": (DataType.NAIVE_TIME, "string", "10:15", "10:15"),
 }  # fmt: skip
-ALL = FivetranSchema(
+ALL_TYPES = FivetranSchema(
     tuple(
         DestinationColumn(
             name, type_[0], name == "id", (38, 37) if name == "decimal" else None, f"{name}_"
@@ -60,16 +60,16 @@ ALL = FivetranSchema(
         for name, type_ in TYPES.items()
     )
 )
-NAMES = [column.name for column in ALL.columns]
-FEW = FivetranSchema((ALL.columns[0], ALL.columns[7]))
+NAMES = [column.name for column in ALL_TYPES.columns]
+TWO_COLUMNS = FivetranSchema((ALL_TYPES.columns[0], ALL_TYPES.columns[7]))
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path)
+def files(tmp_path: Path) -> BatchFiles:
+    return BatchFiles(tmp_path)
 
 
-class Files:
+class BatchFiles:
     """Batch files in a folder, each encrypted with a new key."""
 
     def __init__(self, home: Path) -> None:
@@ -82,7 +82,7 @@ class Files:
         return RequestFile(str(path), kind, key)
 
 
-def in_order(frame: DataFrame) -> list[dict[str, object]]:
+def read_in_order(frame: DataFrame) -> list[dict[str, object]]:
     """Return the rows of a frame in the order of their files; timestamps are text in UTC."""
     columns = (
         f"date_format(`{name}`, \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'\") AS `{name}`"
@@ -94,24 +94,24 @@ def in_order(frame: DataFrame) -> list[dict[str, object]]:
     return sorted(rows, key=lambda row: row[ORDINAL])
 
 
-def test_every_type_is_read_exactly(spark: SparkSession, files: Files) -> None:
+def test_every_type_is_read_exactly(spark: SparkSession, files: BatchFiles) -> None:
     """F40: also the bounds of dates and numbers, and null."""
     cells: list[Cell] = [case[2] for case in TYPES.values()]
     file = files.file(FileKind.REPLACE, NAMES, cells, ["7", *[NULL] * (len(NAMES) - 1)])
-    validate_files([file], PARAMS, ALL)
-    frame = read_files(spark, [file], PARAMS, ALL)
+    validate_files([file], PARAMS, ALL_TYPES)
+    frame = read_files(spark, [file], PARAMS, ALL_TYPES)
     types = dict(frame.dtypes)
     assert types == {f"{name}_": case[1] for name, case in TYPES.items()} | {
         OP: "tinyint",
         ORDINAL: "bigint",
     }
-    first, second = in_order(frame)
-    for name, (_, _, _, want) in TYPES.items():
-        assert (name, first[f"{name}_"]) == (name, want)
+    first, second = read_in_order(frame)
+    for name, (_, _, _, expected) in TYPES.items():
+        assert (name, first[f"{name}_"]) == (name, expected)
         assert second[f"{name}_"] is None or name == "id"
 
 
-def test_files_of_all_kinds_are_one_frame_in_order(spark: SparkSession, files: Files) -> None:
+def test_files_of_all_kinds_are_one_frame_in_order(spark: SparkSession, files: BatchFiles) -> None:
     """F35 to F37: each has its key and header; one partition per file; unmodified cells flagged."""
     frame = read_files(
         spark,
@@ -122,11 +122,11 @@ def test_files_of_all_kinds_are_one_frame_in_order(spark: SparkSession, files: F
             files.file(FileKind.DELETE, ["id"], ["6"]),
         ],
         PARAMS,
-        FEW,
+        TWO_COLUMNS,
     )
-    flag = unmodified_flag(FEW.columns[1])
+    flag = unmodified_flag(TWO_COLUMNS.columns[1])
     assert frame.columns == ["id_", "date_", flag, OP, ORDINAL]
-    assert [tuple(row.values()) for row in in_order(frame)] == [
+    assert [tuple(row.values()) for row in read_in_order(frame)] == [
         (1, date(2024, 1, 8), False, 1, 0),
         (2, None, False, 1, 1),
         (3, None, True, 2, 1 << 40),
@@ -135,32 +135,32 @@ def test_files_of_all_kinds_are_one_frame_in_order(spark: SparkSession, files: F
         (6, None, False, 3, 3 << 40),
     ]
     assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 4
-    none = read_files(spark, [], PARAMS, FEW)
-    assert (none.columns, none.collect()) == (["id_", "date_", OP, ORDINAL], [])
+    empty_frame = read_files(spark, [], PARAMS, TWO_COLUMNS)
+    assert (empty_frame.columns, empty_frame.collect()) == (["id_", "date_", OP, ORDINAL], [])
 
 
 def test_invalid_cell_fails_the_commit_with_row_and_column(
-    spark: SparkSession, files: Files, tmp_path: Path
+    spark: SparkSession, files: BatchFiles, tmp_path: Path
 ) -> None:
     """F3, F42: nothing is committed; errors and plans contain no cell and no key."""
-    good = files.file(FileKind.REPLACE, ["id", "date"], ["1", NULL])
-    bad = files.file(FileKind.REPLACE, ["id", "date"], ["1", NULL], ["2", "secret words"])
-    validate_files([good, bad], PARAMS, FEW)
+    valid_file = files.file(FileKind.REPLACE, ["id", "date"], ["1", NULL])
+    invalid_file = files.file(FileKind.REPLACE, ["id", "date"], ["1", NULL], ["2", "secret words"])
+    validate_files([valid_file, invalid_file], PARAMS, TWO_COLUMNS)
     table = tmp_path / "table"
-    frame = read_files(spark, [good, bad], PARAMS, FEW)
+    frame = read_files(spark, [valid_file, invalid_file], PARAMS, TWO_COLUMNS)
     with pytest.raises(Exception, match=r"batch_2\.csv\.zst\.aes") as caught:
         frame.write.format("delta").save(str(table))
-    fault = find_file_error(caught.value)
-    assert str(fault) == (
+    load_error = find_file_error(caught.value)
+    assert str(load_error) == (
         "The batch file batch_2.csv.zst.aes has a cell in row 2, column date, that is not a date of"
         " the years 0001 to 9999."
     )
-    assert isinstance(fault, BatchFileLoadError)
+    assert isinstance(load_error, BatchFileLoadError)
     assert not (table / "_delta_log").exists() or not list((table / "_delta_log").glob("*.json"))
     plan = frame._jdf.queryExecution().toString()
     output = "".join(traceback.format_exception(caught.value)) + plan
     stack = getattr(caught.value, "_stackTrace", "") or ""
-    for file in (good, bad):
+    for file in (valid_file, invalid_file):
         assert file.key is not None
         assert not any(text in output + stack for text in (repr(file.key)[2:-1], file.key.hex()))
     assert "secret" not in output + stack

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
     from target_spark.spark.session import Session
 
-NAMED = {**ID_AND_NAME, "Odd `näme`.x": {"type": ["null", "integer"]}}
+PROPERTIES = {**ID_AND_NAME, "Odd `näme`.x": {"type": ["null", "integer"]}}
 KINDS_AS_JSON = json.loads(json.dumps(KINDS, default=float))
-DELETED = {"_sdc_deleted_at": "2024-05-01T00:00:00Z"}
+DELETION = {"_sdc_deleted_at": "2024-05-01T00:00:00Z"}
 
 
-def without_java(tmp_path: Path, *messages: dict[str, Any], **config: Any) -> dict[str, Any]:
+def load_without_java(tmp_path: Path, *messages: dict[str, Any], **config: Any) -> dict[str, Any]:
     """Load messages in a process that has no Java; return its report, with its log as `log`."""
     report = tmp_path / "report.json"
     process = run(
@@ -71,7 +71,7 @@ def without_java(tmp_path: Path, *messages: dict[str, Any], **config: Any) -> di
 def test_small_load_needs_no_java(tmp_path: Path) -> None:
     """Appends, upserts, overwrites, new columns and versions are committed without a JVM."""
     messages = [
-        schema("keyed", NAMED, "id"),
+        schema("keyed", PROPERTIES, "id"),
         *(record("keyed", id=number % 3, name=str(number)) for number in range(5)),
         schema("plain", ID),
         record("plain", id=1),
@@ -80,10 +80,10 @@ def test_small_load_needs_no_java(tmp_path: Path) -> None:
         activate("versioned", 7),
         state(1),
     ]
-    without_java(tmp_path, *messages)
-    report = without_java(
+    load_without_java(tmp_path, *messages)
+    report = load_without_java(
         tmp_path,
-        schema("keyed", {**NAMED, "extra": {"type": "integer", "description": "More."}}, "id"),
+        schema("keyed", {**PROPERTIES, "extra": {"type": "integer", "description": "More."}}, "id"),
         record("keyed", id=1, name="new", extra=5),
         schema("plain", ID),
         record("plain", id=2),
@@ -104,7 +104,7 @@ def test_small_load_needs_no_java(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_second_job_on_the_tables_is_rejected_without_java(tmp_path: Path) -> None:
-    without_java(tmp_path, schema("a", ID), record("a", id=1))
+    load_without_java(tmp_path, schema("a", ID), record("a", id=1))
     process = run(
         tmp_path,
         json.dumps(schema("a", ID)).encode() + b"\n" + json.dumps(record("a", id=1)).encode(),
@@ -156,10 +156,10 @@ def test_rows_with_nested_keys_are_compared_by_spark(
         ("9007199254740993", False),
     ],
 )
-@pytest.mark.parametrize("where", ["batch", "table"])
+@pytest.mark.parametrize("long_price_in", ["batch", "table"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_decimals_with_rounded_bounds_are_rewritten_by_spark(
-    tmp_path: Path, price: str, is_exact: bool, where: str, nested: bool
+    tmp_path: Path, price: str, is_exact: bool, long_price_in: str, nested: bool
 ) -> None:
     """Deltalake writes bounds as doubles; Spark skips files by them."""
     money: dict[str, Any] = {"type": "number", "multipleOf": 0.01}
@@ -174,7 +174,7 @@ def test_decimals_with_rounded_bounds_are_rewritten_by_spark(
         rows = pa.Table.from_batches([ArrowConverter(table_schema).batch([row.encode()])])
         rows = rows.append_column(KEYS.order, pa.array([0]))
         batches[name] = SmallBatch.of(rows, table_schema)
-    first, second = ("short", "long") if where == "batch" else ("long", "short")
+    first, second = ("short", "long") if long_price_in == "batch" else ("long", "short")
     writer.write_small_batch(no_spark, table, batches[first], WriteMode.APPEND, KEYS, marker(1))
     accepted = writer.takes_small_batch(no_spark, table, batches[second], WriteMode.UPSERT)
     assert accepted == is_exact
@@ -186,7 +186,7 @@ def test_decimals_with_rounded_bounds_are_rewritten_by_spark(
         assert DeltaTable(tmp_path / "t").to_pyarrow_table().num_rows == 1
 
 
-# Both ways
+# Written by Spark and by deltalake
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def warehouses(spark_session: Session, spark: SparkSession, tmp_path: Path) -> l
 
 
 @pytest.fixture
-def by_delta_rs(warehouses: list[Warehouse]) -> Warehouse:
+def delta_rs_warehouse(warehouses: list[Warehouse]) -> Warehouse:
     return warehouses[1]
 
 
@@ -213,18 +213,18 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_commit, "SpoolFrame", fail)
 
 
-TIMES_OF_THE_RUN = (
+RUN_TIME_COLUMNS = (
     *("_sdc_received_at", "_sdc_batched_at", "_sdc_extracted_at", "_sdc_deleted_at"),
     *("_sdc_sync_started_at", "_sdc_sequence"),
 )
 
 
-def describe(warehouse: Warehouse, table: str) -> dict[str, Any]:
+def read_table(warehouse: Warehouse, table: str) -> dict[str, Any]:
     """Return everything about a table that does not depend on the time of the run."""
     frame = warehouse.read(table)
     rows = [row.asDict() for row in frame.collect()]
     for row in rows:
-        for name in TIMES_OF_THE_RUN:
+        for name in RUN_TIME_COLUMNS:
             row[name] = row.get(name) is not None
     marker = warehouse.marker(table)
     assert marker is not None
@@ -247,7 +247,7 @@ LOADS: dict[str, list[tuple[list[dict[str, Any]], dict[str, Any]]]] = {
     "upsert": [
         (
             [
-                schema("a", NAMED, "id"),
+                schema("a", PROPERTIES, "id"),
                 *(record("a", id=n % 4, name=f"{n}", **{"Odd `näme`.x": n}) for n in range(9)),
                 state(1),
             ],
@@ -255,21 +255,26 @@ LOADS: dict[str, list[tuple[list[dict[str, Any]], dict[str, Any]]]] = {
         ),
         (
             [
-                schema("a", {**NAMED, "o": {"type": "object", "properties": ID}}, "id"),
+                schema("a", {**PROPERTIES, "o": {"type": "object", "properties": ID}}, "id"),
                 record("a", id=1, name=None),
                 record("a", id=9, name="nine", o={"id": 3}),
-                record("a", id=2, **DELETED),
-                record("a", id=77, **DELETED),
+                record("a", id=2, **DELETION),
+                record("a", id=77, **DELETION),
                 state(2),
             ],
             {"add_record_metadata": True},
         ),
         (
-            [schema("a", NAMED, "id"), record("a", id=0, **DELETED), record("a", id=5), state(3)],
+            [
+                schema("a", PROPERTIES, "id"),
+                record("a", id=0, **DELETION),
+                record("a", id=5),
+                state(3),
+            ],
             {"add_record_metadata": True, "hard_delete": True},
         ),
         (  # a batch that changes no row
-            [schema("a", NAMED, "id"), record("a", id=404, **DELETED), state(4)],
+            [schema("a", PROPERTIES, "id"), record("a", id=404, **DELETION), state(4)],
             {"hard_delete": True},
         ),
     ],
@@ -305,7 +310,7 @@ LOADS: dict[str, list[tuple[list[dict[str, Any]], dict[str, Any]]]] = {
 }
 
 
-EVERY_TIME = {"append"}
+FAST_CASES = {"append"}
 """The loads that `make test` compares; the others take several times as long."""
 
 
@@ -313,7 +318,7 @@ EVERY_TIME = {"append"}
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, marks=[] if case in EVERY_TIME else pytest.mark.thorough)
+        pytest.param(case, marks=[] if case in FAST_CASES else pytest.mark.thorough)
         for case in LOADS
     ],
 )
@@ -335,23 +340,23 @@ def test_tables_metadata_and_states_equal_those_of_spark(
         assert states[0] == states[1]
         assert reports[0] == reports[1]
         if case != "scd2":  # its columns have times of the run
-            assert describe(warehouses[0], "a") == describe(warehouses[1], "a")
+            assert read_table(warehouses[0], "a") == read_table(warehouses[1], "a")
         if case == "quarantine":
             assert (
-                describe(warehouses[0], "a__quarantine")["schema"]
-                == (describe(warehouses[1], "a__quarantine")["schema"])
+                read_table(warehouses[0], "a__quarantine")["schema"]
+                == (read_table(warehouses[1], "a__quarantine")["schema"])
             )
 
 
 @pytest.mark.spark
 def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
-    by_delta_rs: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    delta_rs_warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run begins with small batches, and no row or state is lost when a large one follows."""
     monkeypatch.setattr(batch_commit, "_SMALL_ROWS", 3)
     caplog.set_level("INFO", batch_commit.__name__)
     as_text = {"id": {"type": "integer"}, "name": {"type": "integer"}}
-    states = by_delta_rs.load(
+    states = delta_rs_warehouse.load(
         schema("a", ID_AND_NAME, "id"),
         *(record("a", id=number, name="small") for number in range(2)),
         state(1),
@@ -363,9 +368,9 @@ def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
         flush_rows=5,
     )
     assert states[-1] == 3
-    assert [row[0] for row in by_delta_rs.rows("a", "id")] == list(range(8))
+    assert [row[0] for row in delta_rs_warehouse.rows("a", "id")] == list(range(8))
     assert [text for text in caplog.messages if "is large" in text]
-    marker = by_delta_rs.marker("a")
+    marker = delta_rs_warehouse.marker("a")
     assert marker is not None
     assert json.loads(marker.state or "") == {"at": 3}
 
@@ -381,35 +386,35 @@ def test_large_batch_in_the_middle_of_a_run_is_written_by_spark(
         "ADD CONSTRAINT positive CHECK (id >= 0)",
     ],
 )
-def test_table_that_gained_a_feature_is_written_by_spark(
-    by_delta_rs: Warehouse, change: str, caplog: pytest.LogCaptureFixture
+def test_table_with_a_feature_that_deltalake_lacks_is_written_by_spark(
+    delta_rs_warehouse: Warehouse, change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     schema_message = schema("a", ID_AND_NAME, "id")
-    by_delta_rs.load(schema_message, record("a", id=1, name="old"), state(1))
-    ref = f"delta.`{to_spark_uri(f'{by_delta_rs.folder}/a')}`"
-    by_delta_rs.spark.sql(f"ALTER TABLE {ref} {change}")
+    delta_rs_warehouse.load(schema_message, record("a", id=1, name="old"), state(1))
+    ref = f"delta.`{to_spark_uri(f'{delta_rs_warehouse.folder}/a')}`"
+    delta_rs_warehouse.spark.sql(f"ALTER TABLE {ref} {change}")
     caplog.set_level("INFO", batch_commit.__name__)
-    loader, spool = by_delta_rs.open()  # the tests' own count cannot read deletion vectors
+    loader, spool = delta_rs_warehouse.open()  # the tests' own count cannot read deletion vectors
     with closing(spool), closing(loader):
         feed(loader, schema_message, record("a", id=1, name="new"), state(2))
         loader.finish(whole=True)
-    assert by_delta_rs.states == [2]
-    assert by_delta_rs.rows("a", "id", "name") == [(1, "new")]
+    assert delta_rs_warehouse.states == [2]
+    assert delta_rs_warehouse.rows("a", "id", "name") == [(1, "new")]
     assert any("needs Spark" in text for text in caplog.messages)
 
 
 @pytest.mark.spark
 def test_row_that_does_not_fit_is_quarantined_by_spark(
-    by_delta_rs: Warehouse, caplog: pytest.LogCaptureFixture
+    delta_rs_warehouse: Warehouse, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", batch_commit.__name__)
     secret = "not-a-number-but-private"
-    states = by_delta_rs.load(
+    states = delta_rs_warehouse.load(
         schema("a", ID), record("a", id=1), record("a", id=secret), record("a", id="3"), state(1)
     )
     assert states == [1]
-    assert by_delta_rs.rows("a", "id") == [(1,), (3,)]
-    assert by_delta_rs.counts("a")["quarantined"] == 1
+    assert delta_rs_warehouse.rows("a", "id") == [(1,), (3,)]
+    assert delta_rs_warehouse.counts("a")["quarantined"] == 1
     messages = [text for text in caplog.messages if "committed by Spark" in text]
     assert messages
     assert secret not in messages[0]
@@ -418,38 +423,42 @@ def test_row_that_does_not_fit_is_quarantined_by_spark(
 @pytest.mark.spark
 @pytest.mark.usefixtures("no_spark")
 def test_spark_and_delta_rs_commit_to_one_table_at_once(
-    by_delta_rs: Warehouse, spark_session: Session
+    delta_rs_warehouse: Warehouse, spark_session: Session
 ) -> None:
     """Rows of another writer that commits by Spark are kept, and no key is in the table twice."""
     schema_message = schema("a", ID_AND_NAME, "id")
-    by_delta_rs.load(schema_message, record("a", id=-1, name="first"))
-    path = to_spark_uri(f"{by_delta_rs.folder}/a")
-    theirs: list[int] = []
+    delta_rs_warehouse.load(schema_message, record("a", id=-1, name="first"))
+    path = to_spark_uri(f"{delta_rs_warehouse.folder}/a")
+    inserted_ids: list[int] = []
     has_ended = threading.Event()
 
     def insert_until_the_end() -> None:
         other = spark_session.spark().newSession()
-        while not has_ended.is_set() or not theirs:
-            number = -100 - len(theirs)
+        while not has_ended.is_set() or not inserted_ids:
+            number = -100 - len(inserted_ids)
             rows = other.sql(f"SELECT {number}L AS id, 'theirs' AS name")
             rows.write.format("delta").mode("append").save(path)
-            theirs.append(number)
+            inserted_ids.append(number)
 
     thread = threading.Thread(target=insert_until_the_end)
     thread.start()
     try:
         for number in range(3):
             keys = [record("a", id=key, name=f"{number}") for key in range(40)]
-            loader, spool = by_delta_rs.open(flush_rows=5)
+            loader, spool = delta_rs_warehouse.open(flush_rows=5)
             with closing(spool), closing(loader):
                 feed(loader, schema_message, *keys, state(number))
                 loader.finish(whole=True)
-            assert by_delta_rs.states[-1] == number
+            assert delta_rs_warehouse.states[-1] == number
     finally:
         has_ended.set()
         thread.join()
-    rows = by_delta_rs.rows("a", "id", "name")
-    expected = {-1: "first", **dict.fromkeys(theirs, "theirs"), **dict.fromkeys(range(40), "2")}
+    rows = delta_rs_warehouse.rows("a", "id", "name")
+    expected = {
+        -1: "first",
+        **dict.fromkeys(inserted_ids, "theirs"),
+        **dict.fromkeys(range(40), "2"),
+    }
     assert len(rows) == len(expected)
     assert dict(rows) == expected
 
@@ -459,52 +468,54 @@ def failing_commit(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
     """Let the first commit of a kind succeed, and report an error to the writer."""
-    real, lost = getattr(delta_writer, request.param), []
+    real_commit, lost_responses = getattr(delta_writer, request.param), []
 
-    def commit(*args: Any, **named: Any) -> bool:
-        is_made: bool = real(*args, **named)
-        if not lost:
-            lost.append(request.param)
+    def commit(*args: Any, **kwargs: Any) -> bool:
+        is_committed: bool = real_commit(*args, **kwargs)
+        if not lost_responses:
+            lost_responses.append(request.param)
             raise DeltaError("The response was lost: Input/output error (os error 5)")
-        return is_made
+        return is_committed
 
     monkeypatch.setattr(delta_writer, request.param, commit)
     yield request.param
-    assert lost
+    assert lost_responses
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("no_spark")
 def test_commit_whose_response_was_lost_is_not_repeated(
-    by_delta_rs: Warehouse, failing_commit: str
+    delta_rs_warehouse: Warehouse, failing_commit: str
 ) -> None:
     schema_message = schema("a", ID_AND_NAME, "id")
     mode = "upsert" if failing_commit == "merge_rows" else "append"
     for number in range(3):
         new, shared = record("a", id=number), record("a", id=7)
-        assert by_delta_rs.load(schema_message, new, shared, state(number), write_mode=mode) == [
-            number
-        ]
-    assert len(by_delta_rs.rows("a", "id")) == (4 if mode == "upsert" else 6)
+        assert delta_rs_warehouse.load(
+            schema_message, new, shared, state(number), write_mode=mode
+        ) == [number]
+    assert len(delta_rs_warehouse.rows("a", "id")) == (4 if mode == "upsert" else 6)
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("no_spark")
-def test_disk_that_is_full_after_a_commit_is_not_said_to_have_prevented_it(
-    by_delta_rs: Warehouse, monkeypatch: pytest.MonkeyPatch
+def test_disk_that_is_full_after_a_commit_leaves_the_commit_unconfirmed(
+    delta_rs_warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is full when deltalake writes the checkpoint that follows the commit."""
-    real = delta_writer.commit_files
+    """It is full when deltalake writes the checkpoint that follows the commit_and_fail."""
+    commit_files = delta_writer.commit_files
 
-    def commit(*args: Any, **named: Any) -> bool:
-        real(*args, **named)
+    def commit_and_fail(*args: Any, **kwargs: Any) -> bool:
+        commit_files(*args, **kwargs)
         raise DeltaError("Unable to copy data to file: No space left on device (os error 28)")
 
-    monkeypatch.setattr(delta_writer, "commit_files", commit)
-    with pytest.raises(DiskFullError, match=r"table a \(.*commit of this batch is not confirmed"):
-        by_delta_rs.load(schema("a", ID_AND_NAME), record("a", id=1), state(1))
-    assert by_delta_rs.states == []
-    assert by_delta_rs.rows("a", "id") == [(1,)]
+    monkeypatch.setattr(delta_writer, "commit_files", commit_and_fail)
+    with pytest.raises(
+        DiskFullError, match=r"table a \(.*commit_and_fail of this batch is not confirmed"
+    ):
+        delta_rs_warehouse.load(schema("a", ID_AND_NAME), record("a", id=1), state(1))
+    assert delta_rs_warehouse.states == []
+    assert delta_rs_warehouse.rows("a", "id") == [(1,)]
 
 
 @pytest.mark.every_nth_case(2)
@@ -525,13 +536,15 @@ def test_disk_that_is_full_after_a_commit_is_not_said_to_have_prevented_it(
     ],
 )
 def test_keys_of_every_type_are_matched_exactly(
-    by_delta_rs: Warehouse, schema_of_key: dict[str, Any], values: list[Any]
+    delta_rs_warehouse: Warehouse, schema_of_key: dict[str, Any], values: list[Any]
 ) -> None:
     schema_message = schema("a", {"k": schema_of_key, "n": {"type": "integer"}}, "k")
     for number in range(3):
         selected = values[number % 2 :: 2] if number else values
-        by_delta_rs.load(schema_message, *(record("a", k=value, n=number) for value in selected))
-    rows = by_delta_rs.rows("a", "k", "n")
+        delta_rs_warehouse.load(
+            schema_message, *(record("a", k=value, n=number) for value in selected)
+        )
+    rows = delta_rs_warehouse.rows("a", "k", "n")
     assert len(rows) == len(values)
     assert sorted(n for _, n in rows) == sorted(
         [1] * (len(values) // 2) + [2] * -(-len(values) // 2)

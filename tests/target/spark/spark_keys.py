@@ -20,19 +20,19 @@ from target_spark.writers.iceberg.catalog import DEFAULT_CATALOG
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LEFT_OUT", "Key", "known_keys", "static_keys"]
+__all__ = ["EXCLUDED_KEYS", "Key", "list_keys", "list_static_keys"]
 
 _DELTA: Final = "spark.databricks.delta."
 _ICEBERG: Final = "spark.sql.iceberg."
 _TABLE_DEFAULTS: Final = f"{_DELTA}properties.defaults."
 _ICEBERG_TABLES: Final = f"spark.sql.catalog.{DEFAULT_CATALOG}.table-override."
 
-_ONE_OF: Final = re.compile(r"should be one of '([^']*)'")
-_TYPE: Final = re.compile(r"should be a/an '(\w+)")
+_ALLOWED_VALUES: Final = re.compile(r"should be one of '([^']*)'")
+_EXPECTED_TYPE: Final = re.compile(r"should be a/an '(\w+)")
 _NUMBER: Final = re.compile(r"(-?[0-9]+)(\.[0-9]+)?([a-zA-Z]*)")
 _SIZES: Final = frozenset({"b", "k", "kb", "m", "mb", "g", "gb"})
 
-_OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
+_VALUES_BY_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "boolean": ("true", "false"),
     "int": ("1", "1000"),
     "long": ("1", "1000"),
@@ -42,7 +42,7 @@ _OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Values of keys without a default."""
 
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+_VALUES_BY_KEY: Final[Mapping[str, tuple[str, ...]]] = {
     f"{_TABLE_DEFAULTS}checkpointPolicy": ("v2",),
     f"{_TABLE_DEFAULTS}columnMapping.mode": ("name", "id"),
     f"{_TABLE_DEFAULTS}dataSkippingStatsColumns": ("id",),
@@ -105,7 +105,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Values of keys whose check does not list them."""
 
 _LISTENER: Final = "org.apache.spark.sql.util.ExecutionListenerBus"
-STATIC_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+STATIC_VALUES_BY_KEY: Final[Mapping[str, tuple[str, ...]]] = {
     "spark.databricks.delta.testOnly.dataFileNamePrefix": ("mine%-",),
     "spark.databricks.delta.testOnly.dvFileNamePrefix": ("mine%-",),
     "spark.sql.cache.serializer": ("org.apache.iceberg.spark.SparkCatalog",),
@@ -121,7 +121,7 @@ STATIC_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Values of static keys whose default suggests no other value; ``{folder}`` is a new folder."""
 
-_ICEBERG_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+_ICEBERG_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     r"format-version": ("1", "3"),
     r"write\.(delete\.)?format\.default": ("orc", "avro"),
     r".*\.parquet\.page-version": ("v2",),
@@ -141,7 +141,7 @@ _ICEBERG_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Values of properties of Iceberg tables, by patterns of their names."""
 
-LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
+EXCLUDED_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "of a whole process, on threads, caches, sizes and pages": (
         "spark.databricks.delta.catalog.update.threadPoolSize",
         "spark.databricks.delta.checkpointV2.threadpool.size",
@@ -248,7 +248,7 @@ LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
         "parquet.read.support.class",
         "parquet.write.support.class",
     ),
-    "says which commits, catalogs or tables stand in the place of these": (
+    "says which commits, catalogs or tables replace these": (
         "spark.databricks.delta.properties.defaults.coordinatedCommits.commitCoordinator-preview",
         "spark.databricks.delta.properties.defaults.coordinatedCommits.commitCoordinatorConf-preview",
         "spark.databricks.delta.properties.defaults.coordinatedCommits.tableConf-preview",
@@ -273,7 +273,9 @@ _SWITCHES: Final = re.compile(
 """Parts of names of keys without a default that mark the key as a switch."""
 
 _LOG_LEVEL: Final = re.compile(r"log\.?level$", re.IGNORECASE)
-_NAMED: Final = re.compile(r"class$|codec$|filter$|predicate$|dir$|inputfiles$|type$|property$")
+_CLASS_OR_FOLDER: Final = re.compile(
+    r"class$|codec$|filter$|predicate$|dir$|inputfiles$|type$|property$"
+)
 """Suffixes of keys whose values name a class or a folder."""
 
 _HADOOP_CLASSES: Final = (
@@ -290,52 +292,66 @@ class Key:
     """A key and the values to try; a key that applies to a whole process has none."""
 
     name: str
-    others: tuple[str, ...]
+    values: tuple[str, ...]
 
 
-def known_keys(spark: SparkSession) -> list[Key]:
+def list_keys(spark: SparkSession) -> list[Key]:
     """Return all keys whose values are not checked by the settings check, ordered by name."""
     keys = [
         *list_spark_keys(spark),
-        *_of_delta_tables(spark),
-        *_of_iceberg_tables(spark),
-        *(Key(name, tuple(_guess_values(name))) for name in _constants(spark, [_ICEBERG_CLASS])),
-        *(Key(name, tuple(_guess_values(name))) for name in _constants(spark, _HADOOP_CLASSES)),
+        *_list_delta_keys(spark),
+        *_list_iceberg_keys(spark),
+        *(
+            Key(name, tuple(_guess_values(name)))
+            for name in _list_constants(spark, [_ICEBERG_CLASS])
+        ),
+        *(
+            Key(name, tuple(_guess_values(name)))
+            for name in _list_constants(spark, _HADOOP_CLASSES)
+        ),
     ]
     return sorted({key.name: key for key in keys}.values(), key=lambda key: key.name)
 
 
 def list_spark_keys(spark: SparkSession) -> Iterator[Key]:
     """Yield the keys of Spark SQL and Delta Lake, including internal ones."""
-    _class(
+    _load_class(
         spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$"
     )  # loading the class registers Delta's keys
-    conf = _class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
+    conf = (
+        _load_class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
+    )
     entries = conf.getConfigEntries().iterator()
     while entries.hasNext():
         entry = entries.next()
         name, default = str(entry.key()), str(entry.defaultValueString())
         if get_required(name) is None:
             is_static = conf.isStaticConfigKey(name)
-            yield Key(name, () if is_static else tuple(_others(spark, name, default)))
+            yield Key(name, () if is_static else tuple(_list_accepted_values(spark, name, default)))
 
 
-def _of_delta_tables(spark: SparkSession) -> Iterator[Key]:
+def _list_delta_keys(spark: SparkSession) -> Iterator[Key]:
     """Yield the keys of default properties of Delta tables."""
-    known = _class(spark, "org.apache.spark.sql.delta.DeltaConfigs$").getField("MODULE$").get(None)
-    configs = known.getAllConfigs().valuesIterator()
+    delta_configs = (
+        _load_class(spark, "org.apache.spark.sql.delta.DeltaConfigs$").getField("MODULE$").get(None)
+    )
+    configs = delta_configs.getAllConfigs().valuesIterator()
     while configs.hasNext():
         config = configs.next()
         name = _TABLE_DEFAULTS + str(config.key()).removeprefix("delta.")
         default = str(config.defaultValue())
         is_switch = re.search("boolean|true,false", str(config.helpMessage()))
-        unset = ("true", "false") if default == "None" and is_switch else ()
-        yield Key(name, _WORDS.get(name) or tuple(_other_values(default)) or unset)
+        switch_values = ("true", "false") if default == "None" and is_switch else ()
+        yield Key(
+            name, _VALUES_BY_KEY.get(name) or tuple(_list_other_values(default)) or switch_values
+        )
 
 
-def _of_iceberg_tables(spark: SparkSession) -> Iterator[Key]:
+def _list_iceberg_keys(spark: SparkSession) -> Iterator[Key]:
     """Yield the keys of default properties of tables in the target's Iceberg catalogs."""
-    fields = {field.getName(): field for field in _class(spark, _ICEBERG_PROPERTIES).getFields()}
+    fields = {
+        field.getName(): field for field in _load_class(spark, _ICEBERG_PROPERTIES).getFields()
+    }
     reserved = set(fields["RESERVED_PROPERTIES"].get(None)) - {"format-version"}
     for constant, field in fields.items():
         is_text = field.getType().getName() == "java.lang.String"
@@ -343,30 +359,36 @@ def _of_iceberg_tables(spark: SparkSession) -> Iterator[Key]:
         is_default = re.search(r"_DEFAULT(_SINCE|$)", constant)
         if not re.fullmatch(r"[a-z]+[.-][\w.-]*\w", name) or name in reserved or is_default:
             continue
-        values = next((w for known, w in _ICEBERG_WORDS.items() if re.fullmatch(known, name)), ())
-        shared = constant.removeprefix("DELETE_")  # delete files have the defaults of data files
-        default = fields.get(f"{constant}_DEFAULT") or fields.get(f"{shared}_DEFAULT")
+        values = next((w for known, w in _ICEBERG_VALUES.items() if re.fullmatch(known, name)), ())
+        data_file_constant = constant.removeprefix(
+            "DELETE_"
+        )  # delete files have the defaults of data files
+        default = fields.get(f"{constant}_DEFAULT") or fields.get(f"{data_file_constant}_DEFAULT")
         default_text = "" if default is None else str(default.get(None)).lower()
-        yield Key(_ICEBERG_TABLES + name, values or tuple(_other_values(default_text)))
+        yield Key(_ICEBERG_TABLES + name, values or tuple(_list_other_values(default_text)))
 
 
-def _others(spark: SparkSession, name: str, default: str) -> Iterator[str]:
+def _list_accepted_values(spark: SparkSession, name: str, default: str) -> Iterator[str]:
     """Yield the values of a key that Spark's own check accepts."""
     if _LOG_LEVEL.search(name):
         return
-    message = _refusal(spark, name, "no such value")
-    allowed, kind = _ONE_OF.search(message), _TYPE.search(message)
-    tried: Iterable[str] = _WORDS.get(name, ())
-    if allowed is not None:
-        tried = [word for word in allowed[1].split(", ") if word.lower() != default.lower()]
-    elif not tried:
-        tried = list(_other_values(default)) or (_OF_TYPE.get(kind[1], ()) if kind else ())
-    for value in tried:
-        if not _refusal(spark, name, value):
+    message = _get_refusal(spark, name, "no such value")
+    allowed_match, type_match = _ALLOWED_VALUES.search(message), _EXPECTED_TYPE.search(message)
+    candidates: Iterable[str] = _VALUES_BY_KEY.get(name, ())
+    if allowed_match is not None:
+        candidates = [
+            word for word in allowed_match[1].split(", ") if word.lower() != default.lower()
+        ]
+    elif not candidates:
+        candidates = list(_list_other_values(default)) or (
+            _VALUES_BY_TYPE.get(type_match[1], ()) if type_match else ()
+        )
+    for value in candidates:
+        if not _get_refusal(spark, name, value):
             yield value
 
 
-def _refusal(spark: SparkSession, name: str, value: str) -> str:
+def _get_refusal(spark: SparkSession, name: str, value: str) -> str:
     try:
         spark.conf.set(name, value)
     except PySparkException as error:
@@ -376,7 +398,7 @@ def _refusal(spark: SparkSession, name: str, value: str) -> str:
     return ""
 
 
-def _other_values(default: str) -> Iterator[str]:
+def _list_other_values(default: str) -> Iterator[str]:
     """Yield values that differ from a default whose type is recognized."""
     if default in {"true", "false"}:
         yield "false" if default == "true" else "true"
@@ -396,38 +418,42 @@ def _other_values(default: str) -> Iterator[str]:
 
 def _guess_values(name: str) -> Iterator[str]:
     """Yield values of a key that has no check."""
-    if name in _WORDS:
-        yield from _WORDS[name]
+    if name in _VALUES_BY_KEY:
+        yield from _VALUES_BY_KEY[name]
     elif _SWITCHES.search(name):
         yield from ("true", "false")
-    elif not _NAMED.search(name):
+    elif not _CLASS_OR_FOLDER.search(name):
         yield from ("1", "1000000")
 
 
-def _constants(spark: SparkSession, classes: Iterable[str]) -> Iterator[str]:
+def _list_constants(spark: SparkSession, classes: Iterable[str]) -> Iterator[str]:
     """Yield the keys that classes define as constants."""
     for name in classes:
-        for constant in _class(spark, name).getFields():
+        for constant in _load_class(spark, name).getFields():
             if constant.getType().getName() == "java.lang.String":
                 value = str(constant.get(None))
                 if re.fullmatch(r"(spark|parquet|mapreduce)\.[\w.-]*\w", value):
                     yield value
 
 
-def _class(spark: SparkSession, name: str) -> Any:
+def _load_class(spark: SparkSession, name: str) -> Any:
     jvm: Any = spark._jvm
     loader = jvm.Thread.currentThread().getContextClassLoader()
     return jvm.java.lang.Class.forName(name, True, loader)  # noqa: FBT003
 
 
-def static_keys(spark: SparkSession) -> list[Key]:
+def list_static_keys(spark: SparkSession) -> list[Key]:
     """Return the keys of Spark SQL and Delta Lake that apply to a whole process."""
-    _class(spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$")
-    conf = _class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
+    _load_class(spark, "org.apache.spark.sql.delta.sources.DeltaSQLConf$")
+    conf = (
+        _load_class(spark, "org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
+    )
     entries, keys = conf.getConfigEntries().iterator(), []
     while entries.hasNext():
         entry = entries.next()
         name, default = str(entry.key()), str(entry.defaultValueString())
         if conf.isStaticConfigKey(name) and get_required(name) is None:
-            keys.append(Key(name, STATIC_WORDS.get(name) or tuple(_other_values(default))))
+            keys.append(
+                Key(name, STATIC_VALUES_BY_KEY.get(name) or tuple(_list_other_values(default)))
+            )
     return sorted(keys, key=lambda key: key.name)

@@ -28,7 +28,7 @@ from tap_core.protocols.singer.reader import SingerReader
 from target_spark.spark.exact_value_conf import find_conflicts
 from target_spark.storage.uris import to_spark_uri
 from tests.one_spark import COMPILED, INTERPRETED, ConfiguredSession
-from tests.target.spark.spark_keys import LEFT_OUT, Key, known_keys
+from tests.target.spark.spark_keys import EXCLUDED_KEYS, Key, list_keys
 from tests.target.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -337,8 +337,8 @@ ENDING: Final = frozenset(
 def rounds(keys: Sequence[Key], size: int) -> Iterator[list[Setting]]:
     """Yield groups of accepted settings to try together, with each key at most once."""
     mixed = sorted(keys, key=lambda key: zlib.crc32(key.name.encode()))
-    for number in range(max(len(key.others) for key in keys)):
-        settings = [(key.name, key.others[number]) for key in mixed if number < len(key.others)]
+    for number in range(max(len(key.values) for key in keys)):
+        settings = [(key.name, key.values[number]) for key in mixed if number < len(key.values)]
         tried = [setting for setting in settings if not list(find_conflicts(dict([setting])))]
         yield from ([setting] for setting in tried if setting[0] in ENDING)
         combinable = [setting for setting in tried if setting[0] not in ENDING]
@@ -347,7 +347,7 @@ def rounds(keys: Sequence[Key], size: int) -> Iterator[list[Setting]]:
 
 @pytest.fixture(scope="module")
 def keys(spark_session: Session) -> list[Key]:
-    return known_keys(spark_session.spark().newSession())
+    return list_keys(spark_session.spark().newSession())
 
 
 @pytest.fixture
@@ -405,5 +405,5 @@ def test_search_finds_a_value_changing_setting_among_others(sweep: Sweep, key: s
 
 def test_keys_without_values_to_try_are_listed(keys: list[Key]) -> None:
     """A key of a new release without a value to try is noticed."""
-    untried = {key.name for key in keys if not key.others}
-    assert untried == {name for names in LEFT_OUT.values() for name in names}
+    untried = {key.name for key in keys if not key.values}
+    assert untried == {name for names in EXCLUDED_KEYS.values() for name in names}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from target_spark.config import settings as config_settings
-from tests.target.spark.spark_keys import static_keys
+from tests.target.spark.spark_keys import list_static_keys
 from tests.target.spark.test_every_setting import FIRST, Setting, Sweep, messages
 
 if TYPE_CHECKING:
@@ -170,12 +170,12 @@ def test_accepted_classes_and_folders_do_not_change_values(
 def test_accepted_settings_of_a_process_do_not_change_values(
     spark_session: Session, tmp_path: Path, form: str
 ) -> None:
-    keys = static_keys(spark_session.spark().newSession())
-    assert [key.name for key in keys if not key.others] == []
+    keys = list_static_keys(spark_session.spark().newSession())
+    assert [key.name for key in keys if not key.values] == []
     sweep = ProcessSweep(spark_session, tmp_path, form)
     rounds = [
-        [(key.name, key.others[number]) for key in keys if number < len(key.others)]
-        for number in range(max(len(key.others) for key in keys))
+        [(key.name, key.values[number]) for key in keys if number < len(key.values)]
+        for number in range(max(len(key.values) for key in keys))
     ]
     assert [
         difference for settings in (*rounds, *PROCESS) for difference in sweep.search(settings)
