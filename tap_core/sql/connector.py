@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 try:
     import sqlalchemy as sa
@@ -163,16 +163,18 @@ class SQLConnector:
     def create_engine(self) -> sa.Engine:
         """Return a new SQLAlchemy engine; override to change the engine's options."""
         url = parse_url(self.sqlalchemy_url)
+        options: dict[str, Any] = {"echo": False, "pool_pre_ping": True}
+        if issubclass(cast("Any", url.get_dialect()).get_pool_class(url), sa.QueuePool):
+            options["max_overflow"] = -1  # each thread that reads or writes has a connection
         try:
             return sa.create_engine(
                 url,
-                echo=False,
-                pool_pre_ping=True,
+                **options,
                 json_serializer=self.serialize_json,
                 json_deserializer=self.deserialize_json,
             )
         except TypeError:  # dialects without JSON refuse its arguments
-            return sa.create_engine(url, echo=False, pool_pre_ping=True)
+            return sa.create_engine(url, **options)
 
     def close(self) -> None:
         """Close the idle connections. A later query opens new ones."""

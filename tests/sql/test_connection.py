@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -134,6 +135,15 @@ def test_connections_use_stream_results():
     with make_connector()._connect() as connection:
         assert connection.get_execution_options()["stream_results"] is True
         assert connection.execute(sa.text("select 1")).scalar() == 1
+
+
+def test_connections_are_not_limited_by_the_pool(tmp_path):
+    """More threads than SQLAlchemy's limit of 15 connections may read at the same time."""
+    connector = SQLConnector({"sqlalchemy_url": f"sqlite:///{tmp_path / 'shop.db'}"})
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            connection = stack.enter_context(connector._connect())
+            assert connection.execute(sa.text("select 1")).scalar() == 1
 
 
 def test_deprecated_connection_methods_work_and_warn():
