@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from sqlalchemy.engine.default import DefaultDialect
 
 from tap_core.exceptions import ConfigurationError, ConfigValidationError
+from tap_core.protocols.error_classification import failure_type
 from tap_core.sql import SQLConnector
 from tap_core.sql.connector import FullyQualifiedName
-from tap_core.sql.database_errors import DatabaseUnreachableError
+from tap_core.sql.database_errors import ConnectionLostError, DatabaseUnreachableError
 from tests.postgres import Server
 
 SECRET = "s3cret/wörd:@"  # characters that a URL must percent-encode
@@ -276,6 +277,46 @@ def test_server_error_for_a_wrong_password_is_reported_without_the_password(post
             SQLConnector({"sqlalchemy_url": wrong_url}).discover_catalog_entries()
     assert "not-the-password" not in format_error(caught.value)
     assert database.name in str(caught.value)
+
+
+END_BACKENDS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+def test_lost_connection_error_names_the_database_instead_of_the_statement(postgres: Server):
+    with postgres.database() as database:
+        connector = SQLConnector({"sqlalchemy_url": database.url})
+        statement = sa.text(f"{END_BACKENDS} OR pid = pg_backend_pid()")
+        with pytest.raises(ConnectionLostError) as caught, connector._transaction() as connection:
+            connection.execute(statement)
+        assert str(caught.value).startswith(
+            f"The connection to database '{database.name}' at 127.0.0.1:{database.port}"
+            " (postgresql) was lost: "
+        )
+        assert "\n" not in str(caught.value)
+        assert "SELECT" not in str(caught.value)
+        assert caught.value.connection_invalidated
+        assert failure_type(caught.value) == "transient_error"
+        with connector._transaction() as connection:
+            assert connection.execute(sa.text("SELECT 1")).scalar() == 1
+        connector.close()
+
+
+def test_lost_connection_is_returned_to_the_pool_without_a_traceback(
+    postgres: Server, caplog: pytest.LogCaptureFixture
+):
+    """SQLAlchemy does not see that a connection is lost while the driver is used directly."""
+    with postgres.database() as database:
+        connector = SQLConnector({"sqlalchemy_url": database.url})
+        with connector._connect() as connection:
+            connection.connection.driver_connection.execute("SELECT 1")
+            database.run(END_BACKENDS)
+        connector.close()
+    [record] = [record for record in caplog.records if record.name.startswith("sqlalchemy.pool")]
+    assert record.exc_info is None
+    assert record.getMessage().startswith("Exception during reset or similar: ")
 
 
 def test_missing_sqlalchemy_is_named_with_its_extra() -> None:
