@@ -359,37 +359,41 @@ def _print_information(plugin: _PluginClass, *, version: bool, about_format: str
 
 
 def create_tap(
-    tap_class: type[SyncTap], given: ConfigInput, *, validate_config: bool = True, **arguments: Any
+    tap_class: type[SyncTap],
+    config_input: ConfigInput,
+    *,
+    validate_config: bool = True,
+    **arguments: Any,
 ) -> SyncTap:
     """Create a tap with the settings of the option ``--config``.
 
     Args:
         tap_class: Class of the tap.
-        given: Parsed values of the option.
+        config_input: Parsed values of the option.
         validate_config: True to raise an error for invalid settings.
         arguments: Further arguments of the class, such as ``catalog`` and ``state``.
     """
     tap = tap_class(
-        config=given.config,
-        parse_env_config=given.parse_env,
+        config=config_input.config,
+        parse_env_config=config_input.parse_env,
         validate_config=validate_config,
         **arguments,
     )
-    tap.config_file = given.file
+    tap.config_file = config_input.file
     return tap
 
 
 def _discover(tap_class: type[SyncTap], config: Sequence[str]) -> None:
-    given = ConfigInput.from_cli_args(*config)
+    config_input = ConfigInput.from_cli_args(*config)
     validates = tap_class.dynamic_catalog
-    tap = create_tap(tap_class, given, validate_config=validates, setup_mapper=False)
+    tap = create_tap(tap_class, config_input, validate_config=validates, setup_mapper=False)
     tap.run_discovery()
 
 
 def _run_test(tap_class: type[SyncTap], config: Sequence[str], test: str, catalog: str) -> None:
-    given = ConfigInput.from_cli_args(*config)
+    config_input = ConfigInput.from_cli_args(*config)
     # singer_sdk passes no catalog here, but taps without discovery cannot be tested without one.
-    tap = create_tap(tap_class, given, catalog=read_catalog(catalog))
+    tap = create_tap(tap_class, config_input, catalog=read_catalog(catalog))
     if test == "schema":
         tap.write_schemas()
     else:
@@ -425,11 +429,11 @@ def _sync(
     read_range: ReadRange | None,
 ) -> None:
     _log_version(tap_class)
-    given = ConfigInput.from_cli_args(*config)
+    config_input = ConfigInput.from_cli_args(*config)
     catalog_dict = read_catalog(catalog)
     saved = read_saved_state(state)
     tap = create_tap(
-        tap_class, given, catalog=catalog_dict, state=saved if read_range is None else None
+        tap_class, config_input, catalog=catalog_dict, state=saved if read_range is None else None
     )
     for sentence in find_unknown_streams(catalog_dict, tap.streams) if catalog_dict else ():
         get_logger(tap_class).warning(sentence)
@@ -457,9 +461,11 @@ def _process_input(
     file_input: str,
 ) -> None:
     _log_version(plugin)
-    given = ConfigInput.from_cli_args(*config)
-    listener = plugin(config=given.config, parse_env_config=given.parse_env, validate_config=True)
-    listener.config_args = given.args
+    config_input = ConfigInput.from_cli_args(*config)
+    listener = plugin(
+        config=config_input.config, parse_env_config=config_input.parse_env, validate_config=True
+    )
+    listener.config_args = config_input.args
     with _open_input(file_input) as source:
         code = listen(listener, source)
     if code:
@@ -487,8 +493,8 @@ def _open_input(path: str) -> Iterator[BinaryIO]:
         return
     try:
         source = Path(path).open("rb")  # noqa: SIM115  closed below
-    except OSError as reason:
-        raise ConfigurationError(f"Input '{path}' cannot be read: {reason.strerror}") from None
+    except OSError as error:
+        raise ConfigurationError(f"Input '{path}' cannot be read: {error.strerror}") from None
     with source:
         yield source
 

@@ -34,5 +34,5 @@ def _test_stream(
     with logged_errors(get_logger(context.obj), "source", config):
         from tap_core.preview.report import preview_stream
 
-        given = ConfigInput.from_cli_args(*config)
-        preview_stream(lambda: create_tap(context.obj, given), stream, count)
+        config_input = ConfigInput.from_cli_args(*config)
+        preview_stream(lambda: create_tap(context.obj, config_input), stream, count)
