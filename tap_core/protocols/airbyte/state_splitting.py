@@ -39,7 +39,9 @@ class StreamStates:
             shared: True to write all states together as one GLOBAL state, False to write a separate
                 STATE message for each stream.
         """
-        self._names = {name: encode_json(descriptor(stream)) for name, stream in streams.items()}
+        self._descriptors = {
+            name: encode_json(descriptor(stream)) for name, stream in streams.items()
+        }
         self._is_global = shared
         self._shared_state = _NOTHING
         self._newest: dict[str, bytes] = {}
@@ -95,7 +97,7 @@ class StreamStates:
     def _store_document(self, document: bytes) -> None:
         members = _parse_members(document)
         bookmarks = _parse_members(members.get("bookmarks", _NOTHING))
-        for name in self._names.keys() & bookmarks.keys():
+        for name in self._descriptors.keys() & bookmarks.keys():
             state = bytes(bookmarks[name])
             self._newest[name] = _NOTHING if state == b"null" else state
             if name not in self._running and name not in self._ended:
@@ -132,13 +134,13 @@ class StreamStates:
         )
 
     def _iterate_stream_states(self) -> Iterator[bytes]:
-        for name in self._names:
+        for name in self._descriptors:
             state = self._newest.get(name)
             if state is not None or name in self._running or name in self._ended:
                 yield self._build_stream_state(name, _NOTHING if state is None else state)
 
     def _build_stream_state(self, name: str, state: bytes) -> bytes:
-        return b'{"stream_descriptor":%b,"stream_state":%b}' % (self._names[name], state)
+        return b'{"stream_descriptor":%b,"stream_state":%b}' % (self._descriptors[name], state)
 
 
 def _build_statistics(count: int) -> bytes:

@@ -75,8 +75,8 @@ def parse_catalog(text: str | bytes, source: str) -> dict[str, Any]:
         raise CatalogFileError(f"Catalog '{source}' has no list of 'streams'")
     for number, stream in enumerate(streams, 1):
         name = stream.get("tap_stream_id") or stream.get("stream")
-        named = f" ({name})" if isinstance(name, str) else ""
-        _check_entry(stream, f"Catalog '{source}', stream {number}{named}")
+        suffix = f" ({name})" if isinstance(name, str) else ""
+        _check_entry(stream, f"Catalog '{source}', stream {number}{suffix}")
     return cast("dict[str, Any]", catalog)
 
 
@@ -113,9 +113,9 @@ def _check_keys(entry: Mapping[str, Any], metadata: list[dict[str, Any]], locati
     for the message.
     """
     roots = [item.get("metadata") for item in metadata if not item.get("breadcrumb")]
-    of_stream = roots[0] if roots else None
-    in_metadata = of_stream.get("replication-key") if isinstance(of_stream, Mapping) else None
-    for key in (entry.get("replication_key"), in_metadata):
+    root = roots[0] if roots else None
+    root_key = root.get("replication-key") if isinstance(root, Mapping) else None
+    for key in (entry.get("replication_key"), root_key):
         if isinstance(key, list):
             reason = f"the replication key {str(key)[:100]} is a list; a stream has one, a string"
             raise CatalogFileError(f"{location}: {reason}")
@@ -130,15 +130,15 @@ def _check_metadata(metadata: Iterable[Any], location: str) -> None:
     Its breadcrumb must be a list of at most 500 names, and its metadata an object. ``location`` is
     the position of the catalog entry, for the message.
     """
-    for number, entry in enumerate(metadata, 1):
-        breadcrumb = entry.get("breadcrumb", [])
+    for number, item in enumerate(metadata, 1):
+        breadcrumb = item.get("breadcrumb", [])
         is_list = isinstance(breadcrumb, list) and len(breadcrumb) <= _MAX_BREADCRUMB
         if not is_list or any(isinstance(name, list | dict) for name in breadcrumb):
             raise CatalogFileError(
                 f"{location}: the 'breadcrumb' in metadata {number} is not a list of at most"
                 f" {_MAX_BREADCRUMB} names"
             )
-        if not isinstance(entry.get("metadata", {}), Mapping):
+        if not isinstance(item.get("metadata", {}), Mapping):
             raise CatalogFileError(
                 f"{location}: the 'metadata' of breadcrumb {breadcrumb} is not an object"
             )
@@ -173,8 +173,8 @@ def _check_schema(schema: Any, location: str, path: str) -> None:
         isinstance(option, _OPTION_TYPES) for option in options
     ):
         raise CatalogFileError(f"{location}: 'anyOf' in {where} is not a list of schemas")
-    for keyword, subschema in _iterate_subschemas(schema):
-        _check_schema(subschema, location, f"{path}.{keyword}" if path else keyword)
+    for position, subschema in _iterate_subschemas(schema):
+        _check_schema(subschema, location, f"{path}.{position}" if path else position)
 
 
 def _iterate_subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
