@@ -101,7 +101,7 @@ class ManifestStream(Stream):
             self, tap, shared, self.components, is_description=is_description
         )
         threads = shared.threads
-        self._is_read_by_one = self.components.makes_jobs
+        self._is_read_by_one_process = self.components.makes_jobs
         if self.components.makes_jobs:
             threads = max(threads, shared.job_limiter.max_jobs)
         self.max_parallel_partitions = self.max_parallel_windows = threads

@@ -142,7 +142,7 @@ class Stream(abc.ABC):
     context: Context | None = None
     """Context that is being synced, read-only; change it in `preprocess_context`."""
 
-    _is_read_by_one: bool = False
+    _is_read_by_one_process: bool = False
     """True if one process must read all contexts, because that process counts the stream's jobs."""
 
     _HOOKS: ClassVar[Mapping[str, Any]] = {}  # set below: this class's members, for is_overridden

@@ -106,7 +106,7 @@ def explain_not_distributed(stream: SyncStream) -> str | None:
             "its rows are written to batch files (batch_config)",
         ),
         (stream.ABORT_AT_RECORD_COUNT is not None, "it has a record limit (ABORT_AT_RECORD_COUNT)"),
-        (stream._is_read_by_one, "its jobs at the source are counted by one process"),
+        (stream._is_read_by_one_process, "its jobs at the source are counted by one process"),
         (_keeps_order(stream), "its contexts share a bookmark that depends on their order"),
         (
             stream.state_manager.partition_limit is not None,

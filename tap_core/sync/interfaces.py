@@ -185,7 +185,7 @@ class SyncStream(Protocol):
     parent_stream_type: Any
     STATE_MSG_FREQUENCY: int
     max_parallel_partitions: int
-    _is_read_by_one: bool
+    _is_read_by_one_process: bool
     change_log: ChangeLog | None
     add_context_to_records: bool
     ABORT_AT_RECORD_COUNT: int | None
