@@ -217,8 +217,8 @@ class PluginBase(abc.ABC):
         self.metrics_logger: logging.Logger = metrics.get_metrics_logger()
         self.metrics_logger.setLevel(plugin_log_level(self.name))
         # If validate_config is False, only a plugin's override of _validate_config is called.
-        own_check = type(self)._validate_config is not PluginBase._validate_config  # noqa: SLF001
-        if validate_config or own_check:
+        overrides_check = type(self)._validate_config is not PluginBase._validate_config  # noqa: SLF001
+        if validate_config or overrides_check:
             self._validate_config(raise_errors=validate_config)
         else:
             for fault in self._env_faults.values():

@@ -190,8 +190,8 @@ class Tap(PluginBase):
         may_be_parallel = sync.concurrency.may_be_parallel
         if may_be_parallel(cls.max_parallel_streams):
             merge_missing_config_jsonschema(PARALLEL_STREAMS_CONFIG, config_jsonschema)
-        threads = [cls.max_parallel_streams, *(each.max_parallel_partitions for each in streams)]
-        if any(map(may_be_parallel, threads)):
+        limits = [cls.max_parallel_streams, *(stream.max_parallel_partitions for stream in streams)]
+        if any(map(may_be_parallel, limits)):
             merge_missing_config_jsonschema(PARALLEL_PARTITIONS_CONFIG, config_jsonschema)
 
     # Output: rows, states, estimates and messages
@@ -300,7 +300,7 @@ class Tap(PluginBase):
             self.logger.warning("The tap has changed %s: the next run needs the new values.", names)
         else:
             self.run.settle()
-            self.config_listener(lambda given: {**given, **changed})
+            self.config_listener(lambda current: {**current, **changed})
 
     def _write_unfinished_state(self, unfinished: str | None) -> None:
         """Write the last state after an error or a signal, with the key ``currently_syncing``.
@@ -365,15 +365,15 @@ class Tap(PluginBase):
         by_type: dict[type[Stream], list[Stream]] = {}
         for stream in _check_discovered(self.discover_streams()):
             by_type.setdefault(type(stream), []).append(stream)
-        for kind, children in by_type.items():
-            if kind.parent_stream_type is None:
+        for stream_class, children in by_type.items():
+            if (parent_class := stream_class.parent_stream_type) is None:
                 continue
-            if kind.parent_stream_type not in by_type:
+            if parent_class not in by_type:
                 raise DiscoveryError(
-                    f"'{children[0].name}' is a child of {kind.parent_stream_type.__name__},"
+                    f"'{children[0].name}' is a child of {parent_class.__name__},"
                     " which discover_streams() did not return. Return the parent too."
                 )
-            for parent in by_type[kind.parent_stream_type]:
+            for parent in by_type[parent_class]:
                 parent.child_streams.extend(children)
                 for child in children:
                     self.logger.info("Added '%s' as child stream to '%s'", child.name, parent.name)

@@ -39,12 +39,12 @@ class SingletonMeta(type):
 
     def __init__(cls, name: str, bases: tuple[type, ...], dic: dict[str, Any]) -> None:
         cls.__single_instance: Any = None
-        cls.__making = threading.RLock()
+        cls.__lock = threading.RLock()
         super().__init__(name, bases, dic)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         """Return the only instance; the first call creates it with the given arguments."""
-        with cls.__making:
+        with cls.__lock:
             if cls.__single_instance is None:
                 cls.__single_instance = super().__call__(*args, **kwargs)
             return cls.__single_instance

@@ -69,9 +69,9 @@ def read_rows(
             file = stack.enter_context(_open(address, storage, limits))
             yield from read(_decompress(file, encoding, stack), limits.line)
         except Exception as error:
-            shown = redact_url(address, with_query=False)
+            url = redact_url(address, with_query=False)
             raise BatchFileError(
-                f"Stream '{stream}': batch file {shown} cannot be read: {_format_reason(error)}"
+                f"Stream '{stream}': batch file {url} cannot be read: {_format_reason(error)}"
             ) from error
 
 
@@ -118,8 +118,8 @@ def _decompress(file: IO[bytes], encoding: BaseBatchFileEncoding, stack: ExitSta
     """
     if encoding.format != BatchFileFormat.JSONL or encoding.compression != "gzip":
         return file
-    packed = stack.enter_context(gzip.GzipFile(fileobj=file))
-    return cast("IO[bytes]", stack.enter_context(io.BufferedReader(cast("Any", packed), MIB)))
+    unpacked = stack.enter_context(gzip.GzipFile(fileobj=file))
+    return cast("IO[bytes]", stack.enter_context(io.BufferedReader(cast("Any", unpacked), MIB)))
 
 
 def _open(address: str, storage: StorageTarget | None, limits: FileLimits) -> IO[bytes]:

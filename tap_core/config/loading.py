@@ -208,8 +208,8 @@ def read_environment(
             values[setting] = coerce_text(text, schema)
         except ValueError as error:
             is_hidden = is_secret(setting, schema) or not is_showable(text)
-            shown = "" if is_hidden else f" (it is {text!r})"
-            faults[setting] = f"{setting}: variable {variable} must be {error}{shown}"
+            actual = "" if is_hidden else f" (it is {text!r})"
+            faults[setting] = f"{setting}: variable {variable} must be {error}{actual}"
     _warn_of_misspelled_variables(variables, config_schema.get("properties", {}), prefix)
     return EnvironmentConfig(values, faults)
 
@@ -226,12 +226,12 @@ def _warn_of_misspelled_variables(
     unset = [name for name in known if prefix + name not in variables]
     names = {name.removeprefix(prefix) for name in variables if name.startswith(prefix)}
     for name in sorted(names - known - {"LOGLEVEL"}):
-        near = None if name.startswith("_") else find_similar(name, unset)
-        if near is not None:
+        similar = None if name.startswith("_") else find_similar(name, unset)
+        if similar is not None:
             logger.warning(
                 "Variable '%s' is not a setting of this plugin. Did you mean '%s'?",
                 prefix + name,
-                prefix + near,
+                prefix + similar,
             )
 
 
@@ -265,16 +265,16 @@ def coerce_text(text: str, schema: JsonSchema) -> Any:
         ValueError: The text cannot be converted; the message states the expected types.
     """
     types = get_json_types(schema)
-    needed: list[str] = []
+    expected: list[str] = []
     for kind, read in _PARSERS.items():
         if kind not in types or (kind == "number" and "string" in types):
             continue
         try:
             return read(text, schema)
         except ValueError as error:
-            needed.append(str(error))
-    if needed and "string" not in types:
-        raise ValueError(" or ".join(needed))
+            expected.append(str(error))
+    if expected and "string" not in types:
+        raise ValueError(" or ".join(expected))
     return text
 
 

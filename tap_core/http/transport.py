@@ -207,9 +207,9 @@ class _Exchange:
         if proxy:
             limit_proxied_responses(self.session, request.url or "", proxy)
         hooks: dict[str, Any] = request.hooks or {}
-        own_hooks = (self._read, self._finish)
+        sdk_hooks = (self._read, self._finish)
         # The hooks of a redirected request are copies, also of the SDK's own hooks.
-        tap_hooks = [hook for hook in hooks.get("response") or () if hook not in own_hooks]
+        tap_hooks = [hook for hook in hooks.get("response") or () if hook not in sdk_hooks]
         first_hooks = [self._read, *tap_hooks] if tap_hooks else []
         request.hooks = {**hooks, "response": [*first_hooks, self._finish]}
         IN_FORCE.is_undeclared_host = not self.route.is_declared(request)

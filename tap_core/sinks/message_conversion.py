@@ -57,7 +57,7 @@ def decode_record(body: bytes) -> Record:
             record = _decode(body)
         except (msgspec.MsgspecError, RecursionError, InvalidOperation):
             record = load_json(body)  # Python's own parser accepts values that msgspec rejects
-        if record.__class__ is str:  # a lone surrogate, which only Python's own parser accepts
+        if record.__class__ is str:  # the JSON text of a record with a lone surrogate
             record = load_json(record)
     except ValueError as error:
         reason = getattr(error, "msg", error)

@@ -38,15 +38,15 @@ def _is_schema(schema: Any) -> bool:
         return True
     if not isinstance(schema, dict):
         return False
-    return all(_is_valid_keyword(word, value) for word, value in schema.items())
+    return all(_is_valid_keyword(keyword, value) for keyword, value in schema.items())
 
 
-def _is_valid_keyword(word: str, value: Any) -> bool:
-    rule = _RULES.get(word)
+def _is_valid_keyword(keyword: str, value: Any) -> bool:
+    rule = _RULES.get(keyword)
     if rule is not None:
         return rule(value)
     # The meta-schema accepts any value for an unknown keyword.
-    return not word.startswith("$") and word not in _UNSUPPORTED
+    return not keyword.startswith("$") and keyword not in _UNSUPPORTED
 
 
 def _is_type(value: Any) -> bool:
@@ -76,11 +76,11 @@ def _is_pattern(value: Any) -> bool:
 
 
 def _are_properties(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_schema(each) for each in value.values())
+    return isinstance(value, dict) and all(_is_schema(item) for item in value.values())
 
 
 def _are_branches(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(_is_schema(each) for each in value)
+    return isinstance(value, list) and len(value) > 0 and all(_is_schema(item) for item in value)
 
 
 def _is_string(value: Any) -> bool:

@@ -136,7 +136,7 @@ class DistributedPool:
         for event in synced.events:
             run.emit(event)
         with run.outbox.lock:
-            for result in sorted(synced.results, key=lambda part: part.number):
+            for result in sorted(synced.results, key=lambda result: result.number):
                 self._merge_result(*jobs[result.number], result)
         run.outbox.settle_deferred_bookmarks()
         for stream in {job.stream.name: job.stream for job, _ in jobs}.values():

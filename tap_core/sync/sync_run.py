@@ -257,9 +257,9 @@ class SyncRun:
         """Store the latest values of this thread's cursors as bookmarks in the state."""
         if self.cursors:
             with self.outbox.lock:
-                for cursor, moved in list(self.cursors.items()):
+                for cursor, on_advance in list(self.cursors.items()):
                     if cursor.settle():
-                        moved()
+                        on_advance()
 
     def reload_bookmarks(self) -> None:
         """Reset this thread's cursors to the bookmarks in the state, which other code changed."""
@@ -373,9 +373,10 @@ class SyncRun:
         Raises:
             BaseException: The caller has disconnected, or a write has failed.
         """
-        outbox = self.outbox  # a record is complete, for the state, when the next is requested
+        outbox = self.outbox
         try:
             for record in records:
+                # The caller has processed the previous record, so a state may cover it.
                 if outbox.has_request:
                     outbox.has_request = False
                     if outbox.failure is not None:
