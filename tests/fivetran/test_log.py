@@ -153,7 +153,7 @@ def test_exception_is_logged_by_type_without_traceback(server_log, read_lines) -
 
 
 def test_retries_are_logged_once_per_call_as_a_warning(server_log, read_lines) -> None:
-    """F5: although the waiting time and the error differ between log_retries."""
+    """F5: although the waiting time and the error differ between tries."""
 
     def log_retries() -> None:
         for number in range(3):

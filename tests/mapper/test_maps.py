@@ -1,4 +1,4 @@
-"""Stream maps: errors of invalid maps, and make_custom_map map classes."""
+"""Stream maps: errors of invalid maps, and custom map classes."""
 
 from __future__ import annotations
 

@@ -502,7 +502,7 @@ def test_commit_whose_response_was_lost_is_not_repeated(
 def test_disk_that_is_full_after_a_commit_leaves_the_commit_unconfirmed(
     delta_rs_warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is full when deltalake writes the checkpoint that follows the commit_and_fail."""
+    """It is full when deltalake writes the checkpoint that follows the commit."""
     commit_files = delta_writer.commit_files
 
     def commit_and_fail(*args: Any, **kwargs: Any) -> bool:
@@ -511,7 +511,7 @@ def test_disk_that_is_full_after_a_commit_leaves_the_commit_unconfirmed(
 
     monkeypatch.setattr(delta_writer, "commit_files", commit_and_fail)
     with pytest.raises(
-        DiskFullError, match=r"table a \(.*commit_and_fail of this batch is not confirmed"
+        DiskFullError, match=r"table a \(.*commit of this batch is not confirmed"
     ):
         delta_rs_warehouse.load(schema("a", ID_AND_NAME), record("a", id=1), state(1))
     assert delta_rs_warehouse.states == []
