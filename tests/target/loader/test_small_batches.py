@@ -510,9 +510,7 @@ def test_disk_that_is_full_after_a_commit_leaves_the_commit_unconfirmed(
         raise DeltaError("Unable to copy data to file: No space left on device (os error 28)")
 
     monkeypatch.setattr(delta_writer, "commit_files", commit_and_fail)
-    with pytest.raises(
-        DiskFullError, match=r"table a \(.*commit of this batch is not confirmed"
-    ):
+    with pytest.raises(DiskFullError, match=r"table a \(.*commit of this batch is not confirmed"):
         delta_rs_warehouse.load(schema("a", ID_AND_NAME), record("a", id=1), state(1))
     assert delta_rs_warehouse.states == []
     assert delta_rs_warehouse.rows("a", "id") == [(1,)]
