@@ -169,22 +169,23 @@ class _SharedStdout:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._redirection = contextlib.ExitStack()
-        self._writers: list[StdoutWriter] = []
+        self._writer: StdoutWriter | None = None
+        self._user_count = 0
 
     def acquire(self, number: int | None) -> StdoutWriter:
         """Return the writer, after redirecting standard output if no thread has the writer yet."""
         with self._lock:
-            if not self._writers:
-                self._writers = [self._redirection.enter_context(_redirect_stdout(number))]
-            else:
-                self._writers.append(self._writers[0])
-            return self._writers[0]
+            if self._writer is None:
+                self._writer = self._redirection.enter_context(_redirect_stdout(number))
+            self._user_count += 1
+            return self._writer
 
     def release(self) -> None:
         """Restore standard output if no other thread has the writer."""
         with self._lock:
-            self._writers.pop()
-            if not self._writers:
+            self._user_count -= 1
+            if self._user_count == 0:
+                self._writer = None
                 self._redirection.close()
 
 
