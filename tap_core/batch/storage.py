@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from tap_core.exceptions import ConfigurationError
+from tap_core.http.file_systems import keep_to_origin
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -129,10 +130,7 @@ class StorageTarget:
         """Return the fsspec file system for a URL, and the path of the URL in this file system."""
         from fsspec.core import url_to_fs
 
-        from tap_core.http.file_systems import keep_to_origin  # imports requests, which is slow
-
-        options = keep_to_origin(address, self.params)
-        system, path_in_system = url_to_fs(address, **options)
+        system, path_in_system = url_to_fs(address, **keep_to_origin(address, self.params))
         return system, path_in_system
 
 

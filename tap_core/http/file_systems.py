@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tap_core.exceptions import FatalAPIError
-from tap_core.http.origins import Origin, UntrustedHostError, declared_origin, parse_origin
+
+if TYPE_CHECKING:
+    from tap_core.http.origins import Origin
 
 __all__ = ["keep_to_origin"]
 
@@ -34,6 +36,8 @@ def keep_to_origin(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not url.lower().startswith(("http://", "https://")):
         return dict(options)
+    from tap_core.http.origins import declared_origin, parse_origin  # imports requests: slow
+
     home = declared_origin(url)
     if home is None:
         raise FatalAPIError("The address of the files is not a valid URL.")
@@ -58,6 +62,8 @@ def keep_to_origin(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_target(home: Origin, target: Origin | None) -> None:
+    from tap_core.http.origins import UntrustedHostError
+
     if target is not None and (target == home or target.is_tls_upgrade_from(home)):
         return
     message = (
