@@ -67,5 +67,6 @@ class StateMessageWriter:
 
 
 def _is_replaced() -> bool:
-    """Return True if ``sys.stdout`` is an object without a file descriptor."""
-    return sys.stdout is not None and get_descriptor(sys.stdout) is None
+    """Return True if ``sys.stdout`` is an open object without a file descriptor."""
+    is_open = sys.stdout is not None and not getattr(sys.stdout, "closed", False)
+    return is_open and get_descriptor(sys.stdout) is None

@@ -73,6 +73,15 @@ def test_states_are_written_to_a_replaced_standard_output() -> None:
     assert output.getvalue() == "{}\n"
 
 
+def test_states_are_written_to_the_descriptor_if_sys_stdout_is_closed(capfdbinary) -> None:
+    """Python leaves descriptor 1 open when a program closes ``sys.stdout``."""
+    closed = io.StringIO()
+    closed.close()
+    with redirect_stdout(closed), StateMessageWriter.open() as state_writer:
+        state_writer.emit(b"{}")
+    assert capfdbinary.readouterr().out == b"{}\n"
+
+
 def through_pipe(blocking: bool, state: bytes) -> bytes:
     """Write a state into a pipe that is read slowly; return the data read from it."""
     reader, writer = os.pipe()
